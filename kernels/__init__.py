@@ -1,0 +1,1 @@
+"""Operations worth swapping, each with one signature and several implementations."""

@@ -1,0 +1,125 @@
+"""A user's mistake as one line: what is wrong, the value, where it stands, the nearest valid names, the cure.
+
+``UserError`` ends the program with status 2 and that line; ``explain`` turns the exceptions of Hydra and OmegaConf,
+which name the right key but spread it over many lines, into the same shape.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+EXIT_BAD_INPUT = 2
+EXIT_FAILED_RUNS = 1
+
+
+class UserError(Exception):
+    """One line for the user; raised before anything is written."""
+
+    def __init__(self, what: str, *, where: str = "", names: Iterable[str] = (), value: str = "", cure: str = ""):
+        near = nearest(value, names) if names else []
+        parts = [what]
+        if where:
+            parts[0] += f" ({where})"
+        if near:
+            parts.append("nearest: " + ", ".join(near))
+        if cure:
+            parts.append(cure)
+        super().__init__("; ".join(" ".join(part.split()) for part in parts))
+
+    def __reduce__(self):  # keeps its one line when a worker process sends it back
+        return _rebuild, (str(self),)
+
+
+def _rebuild(line: str) -> UserError:
+    return UserError(line)
+
+
+def nearest(value: str, names: Iterable[str], count: int = 3) -> list[str]:
+    """The valid names that look most like ``value``; the first few in order when none does."""
+    names = list(names)
+    return difflib.get_close_matches(value, names, n=count, cutoff=0.5) or sorted(names)[: max(count, 5)]
+
+
+def explain(error: BaseException, locate=lambda key: "") -> UserError | None:
+    """The one-line form of an exception that Hydra or OmegaConf raised for a user's mistake; None for any other.
+
+    locate: maps a config key to the file and line (or the command line) that sets it.
+    """
+    from hydra.errors import HydraException, MissingConfigException
+    from omegaconf.errors import OmegaConfBaseException
+
+    if isinstance(error, UserError):
+        return error
+    if isinstance(error, MissingConfigException):
+        return _missing_config(error)
+    if isinstance(error, HydraException):
+        return _hydra(error, locate)
+    if isinstance(error, OmegaConfBaseException):
+        return _omegaconf(error, locate)
+    return None
+
+
+def _missing_config(error) -> UserError:
+    from launch.listing import group_choices
+
+    wanted = error.missing_cfg_file or ""
+    group, _, name = wanted.rpartition("/")
+    while group and not group_choices(group) and "/" in group:
+        group = group.rpartition("/")[0]
+    if group.startswith("experiment"):
+        group, name = "experiment", wanted.removeprefix("experiment/")
+    kind = "scale or experiment" if "/" in name else group or "config"
+    return UserError(f"unknown {kind} '{name}'", where=f"group '{group}'", names=group_choices(group), value=name,
+                     cure=f"`python -m launch list` shows them; a new one is conf/{group}/{name}.yaml")
+
+
+def _hydra(error, locate) -> UserError | None:
+    text = str(error)
+    if "You must specify" in text:
+        from launch.listing import group_choices
+
+        return UserError("no experiment chosen", names=group_choices("experiment"), value="",
+                         cure="add experiment=<name>, for example experiment=vae")
+    cause = error.__cause__
+    override = re.search(r"(?:Error merging override|Could not override) '?([^\s']+)'?", text)
+    key = override.group(1).split("=")[0].lstrip("+~").rstrip(".") if override else ""
+    if cause is not None and cause.__class__.__module__.startswith("omegaconf"):
+        return _omegaconf(cause, locate, given=key)
+    if override:
+        return UserError(f"cannot override '{key}'", where="command line", cure=_first_line(text))
+    if "parsing override" in text:
+        return UserError(_first_line(text), where="command line", cure="write key=value, quoted if it holds spaces")
+    return UserError(_first_line(text))
+
+
+def _omegaconf(error, locate, given: str = "") -> UserError:
+    from omegaconf.errors import ConfigAttributeError, ConfigKeyError, InterpolationResolutionError
+
+    key = getattr(error, "full_key", None) or given
+    message = _first_line(getattr(error, "msg", None) or str(error))
+    where = locate(key) or ("command line" if given else "")
+    if isinstance(error, InterpolationResolutionError):
+        return UserError(f"'{key}': {message}", where=where, cure="define that key or correct the ${...}")
+    if isinstance(error, ConfigAttributeError | ConfigKeyError):
+        name = key.rpartition(".")[2]
+        return UserError(f"unknown key '{key}'", where=where, names=_siblings(error), value=name,
+                         cure="correct the name, or see `python -m launch experiment=... --cfg job`")
+    return UserError(f"'{key}': {message}", where=where)
+
+
+def _siblings(error) -> list[str]:
+    parent = getattr(error, "parent_node", None)
+    kind = getattr(error, "object_type", None)
+    fields = getattr(kind, "__dataclass_fields__", None)
+    if fields:
+        return list(fields)
+    try:
+        return [str(key) for key in parent] if parent is not None else []
+    except Exception:  # a node that cannot be iterated has no names to offer
+        return []
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), text)
