@@ -5,6 +5,8 @@
     python -m launch list                      what can be run
     python -m launch plan experiment=vae       what it would take, nothing is started
     python -m launch report                    refresh the tables of the READMEs
+    python -m launch verdicts vae scale=cpu    the verdicts of committed results
+    python -m launch store                     what the store holds and which runs share a phase
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _commands() -> dict[str, Callable[[list[str]], None]]:
-    return {"list": _list, "report": _report, "plan": _plan, "store": _store}
+    return {"list": _list, "report": _report, "plan": _plan, "store": _store, "verdicts": _verdicts}
 
 
 def print_help() -> None:
@@ -80,6 +82,13 @@ def _store(words: list[str]) -> None:
     from launch.contents import print_contents
 
     print_contents(words)
+
+
+def _verdicts(words: list[str]) -> None:
+    from launch.report import print_verdicts
+
+    scale = next((word.removeprefix("scale=") for word in words if word.startswith("scale=")), None)
+    print_verdicts([word for word in words if "=" not in word], scale)
 
 
 def run_hydra(words: list[str]) -> None:

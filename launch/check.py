@@ -164,7 +164,7 @@ def check_sweep(config: DictConfig, locate) -> None:
 
 
 def _check_claims(config: DictConfig, sweep: dict, locate) -> None:
-    from experiments.claims import validate_claims
+    from experiments.claim_check import validate_claims
 
     metrics, derived = (declared_metrics(config, node) for node in ("measure", "derive"))
     claims = OmegaConf.to_container(config.claims, resolve=True)

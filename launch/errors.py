@@ -97,7 +97,8 @@ def _hydra(error, locate) -> UserError | None:
 def _omegaconf(error, locate, given: str = "") -> UserError:
     from omegaconf.errors import ConfigAttributeError, ConfigKeyError, InterpolationResolutionError
 
-    key = getattr(error, "full_key", None) or given
+    named = re.search(r"full_key: ([^\s\]]+)", str(error))
+    key = getattr(error, "full_key", None) or (named.group(1) if named else "") or given
     message = _first_line(getattr(error, "msg", None) or str(error))
     where = locate(key) or ("command line" if given else "")
     if isinstance(error, InterpolationResolutionError):

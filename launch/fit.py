@@ -118,6 +118,7 @@ def _fit(store: Store, phase: Phase, entry: Entry, data: Any, report: Sequence[E
         inherit(objective, torch.load(parent, map_location="cpu", weights_only=True))
     found = last_good(entry.folder / "checkpoints", phase.key)
     data.start_batch = found[1] if found else 0
+    log.info("phase %s (%s): %d steps", phase.name, phase.key, phase.config.trainer.max_steps)
     if found:
         log.info("phase %s goes on from batch %d (%s)", phase.name, found[1], found[0].name)
     trainer = build_trainer(phase, entry, report, keep_below=found[1] if found else 0)
@@ -140,6 +141,7 @@ def _finish(phase, entry, objective, data, kernels, seconds) -> None:
         "kernels": kernels.describe() if hasattr(kernels, "describe") else {},
     }
     entry.finish({"config.yaml": OmegaConf.to_yaml(phase.config), WEIGHTS: buffer.getvalue()}, info)
+    log.info("phase %s done in %.1f s", phase.name, seconds)
     for path in (entry.folder / "checkpoints").glob("*.ckpt"):
         path.unlink()
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import io
 import json
+import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from omegaconf import OmegaConf
 from experiments.measurement import ACROSS, Run, Runs
 from launch import CONF, PROJECT
 from launch.console import ours_text, paper_text
+from launch.errors import UserError
 from launch.expand import Job
 from launch.keys import digest
 from launch.measure import split_fused
@@ -203,3 +206,24 @@ def write_readmes() -> list[Path]:
     shown = [item for item in results if item["scale"] != "smoke"]
     write_atomic(readme, f"{head}{BEGIN}\n{results_table(shown, 'results/')}\n{END}{tail}")
     return [summary, readme]
+
+
+def print_verdicts(slugs: Sequence[str], scale: str | None) -> None:
+    """Print the verdict counts of results and where their figures and tables are; all slugs when none is named."""
+    from rich.console import Console
+    from rich.table import Table
+
+    results = committed_results()
+    known = sorted({item["slug"] for item in results})
+    for slug in slugs:
+        if slug not in known:
+            raise UserError(f"no results for '{slug}'", names=known, value=slug, cure=f"make figure-{slug}")
+    table = Table("experiment", "scale", "verdicts", "minutes", "figure", "claims")
+    for item in results:
+        if (not slugs or item["slug"] in slugs) and scale in (None, item["scale"]):
+            counts = Counter(claim["verdict"] for claim in item["claims"])
+            text = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+            folder = item["folder"].relative_to(PROJECT)
+            table.add_row(item["slug"], item["scale"], text + (" (stale)" if item["stale"] else ""),
+                          f"{item['provenance']['wall_seconds'] / 60:.1f}", f"{folder}/figure.png", f"{folder}/table.md")
+    Console(width=None if sys.stdout.isatty() else 180).print(table)
