@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 from launch import CONF
 from launch.errors import EXIT_BAD_INPUT, explain
 
-HYDRA_FLAGS = {"--help", "-h", "--hydra-help", "--cfg", "-c", "--info", "-i", "--resolve", "--package", "-p", "--version",
-               "--shell-completion", "-sc"}
+HYDRA_FLAGS = {"--help", "-h", "--hydra-help", "--cfg", "-c", "--info", "-i", "--resolve", "--package", "-p",
+               "--version", "--shell-completion", "-sc"}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

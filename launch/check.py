@@ -129,7 +129,8 @@ def _check_type(value: Any, annotation: str, path: str, locate) -> None:
             if option in ("int", "float") and isinstance(value, bool):
                 continue
             return
-    raise UserError(f"'{path}' is {value!r} ({type(value).__name__})", where=locate(path), cure=f"expected {annotation}")
+    raise UserError(f"'{path}' is {value!r} ({type(value).__name__})", where=locate(path),
+                    cure=f"expected {annotation}")
 
 
 def _require_targets(node: Any, path: str, locate) -> None:

@@ -54,9 +54,8 @@ class Checkpoint(L.Callback):
 
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx) -> None:
         self.batches_done += 1
-        if self.every_steps and self.batches_done % self.every_steps == 0:
-            self.save(trainer)
-        elif time.monotonic() - self._last > self.every_seconds:
+        by_step = self.every_steps and self.batches_done % self.every_steps == 0
+        if by_step or time.monotonic() - self._last > self.every_seconds:
             self.save(trainer)
 
     def save(self, trainer: L.Trainer) -> None:

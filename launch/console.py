@@ -70,7 +70,8 @@ class Screen:
     def _tell(self, job: Job, status: dict[str, Any], count: int, total: int, seconds: float) -> None:
         word = {"waiting": f"{status.get('phase')} ready"}.get(status["state"], status["state"])
         detail = f": {status['error']}" if status.get("error") else ""
-        self.console.print(f"[{count}/{total}] {seconds:6.1f} s  {job.name}  {word}{detail}", markup=False, soft_wrap=True)
+        line = f"[{count}/{total}] {seconds:6.1f} s  {job.name}  {word}{detail}"
+        self.console.print(line, markup=False, soft_wrap=True)
 
     def verdicts(self, config: Any, variant: str, verdicts: Sequence[Any], folder: Path) -> None:
         from rich.markup import escape
@@ -100,7 +101,8 @@ class Screen:
         from rich.markup import escape
         from rich.table import Table
 
-        table = Table("failed run", "error", "log", title=f"{len(failed)} of the jobs failed; the same command retries them")
+        title = f"{len(failed)} of the jobs failed; the same command retries them"
+        table = Table("failed run", "error", "log", title=title)
         for job in failed:
             entry = store.run(job.key)
             error = outcome.errors.get(job.key) or entry.status().get("error", "not finished")

@@ -23,8 +23,9 @@ def print_contents(words: list[str]) -> None:
     phases = Table("phase", "key", "seconds", "used by runs", title=f"phases in {store.path}")
     for entry in entries(store, "phases"):
         info = entry.info()
-        phases.add_row(info.get("phase", entry.status().get("phase", "?")), entry.key,
-                       f"{info['seconds']:.1f}" if info else _progress(entry), ", ".join(users.get(entry.key, [])) or "-")
+        name = info.get("phase", entry.status().get("phase", "?"))
+        spent = f"{info['seconds']:.1f}" if info else _progress(entry)
+        phases.add_row(name, entry.key, spent, ", ".join(users.get(entry.key, [])) or "-")
     console.print(phases)
     runs = Table("run", "key", "state", "error")
     for entry in entries(store, "runs"):

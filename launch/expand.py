@@ -148,7 +148,8 @@ def _expand_variant(fixed, replaced, variant, compose, groups) -> list[Job]:
         pinned = {key: [overrides.pop(key)] for key in list(overrides) if key in grid}
         axes = {**{key: pinned.get(key, values) for key, values in grid.items()}, "seed": seeds}
         arm_texts = tuple(format_override(key, value, groups) for key, value in overrides.items())
-        texts = (*fixed, *arm_texts, format_override("job.arm", arm, groups))
+        labels = (format_override("job.arm", arm, groups), format_override("job.variant", variant, groups))
+        texts = (*fixed, *arm_texts, *labels)
         jobs += _cross(texts, variant, arm, axes, sweep["fuse"], compose, groups)
     return jobs
 
@@ -156,7 +157,8 @@ def _expand_variant(fixed, replaced, variant, compose, groups) -> list[Job]:
 def _seeds(values: Sequence[Any]) -> list[int]:
     for value in values:
         if not isinstance(value, int) or isinstance(value, bool):
-            raise UserError(f"seed '{value}' is not an integer", where="command line: seed", cure="for example seed=0,1,2")
+            raise UserError(f"seed '{value}' is not an integer", where="command line: seed",
+                            cure="for example seed=0,1,2")
     return list(values)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import lightning as L
 import torch
 from hydra.utils import get_object, instantiate
+from lightning.pytorch.loggers.logger import Logger
 from omegaconf import DictConfig, OmegaConf
 
 from launch.checkpoint import Checkpoint, last_good
@@ -99,18 +100,23 @@ def inherit(objective: L.LightningModule, previous: dict[str, torch.Tensor]) -> 
     objective.model.load_state_dict(own)
 
 
-def fit_phase(store: Store, phase: Phase, data: Any = None, report: Sequence[Entry] = ()) -> None:
-    """Compute a phase unless the store has it. Safe to kill at any moment and to call from several processes."""
+def fit_phase(store: Store, phase: Phase, data: Any = None, report: Sequence[Entry] = (),
+              loggers: Sequence[Logger] = ()) -> None:
+    """Compute a phase unless the store has it. Safe to kill at any moment and to call from several processes.
+
+    report: the entries whose status follows the phase; loggers: where metrics go besides the phase's file.
+    """
     entry = store.phase(phase.key)
     if entry.is_done():
         return
     data = data or build_data(phase.config)
     with store.lock(phase.key):
         if not entry.is_done():
-            _fit(store, phase, entry, data, report)
+            _fit(store, phase, entry, data, report, loggers)
 
 
-def _fit(store: Store, phase: Phase, entry: Entry, data: Any, report: Sequence[Entry]) -> None:
+def _fit(store: Store, phase: Phase, entry: Entry, data: Any, report: Sequence[Entry],
+         loggers: Sequence[Logger]) -> None:
     kernels = build_kernels(phase.config)
     objective = build_objective(phase.config, kernels)
     if phase.parent is not None:
@@ -121,7 +127,7 @@ def _fit(store: Store, phase: Phase, entry: Entry, data: Any, report: Sequence[E
     log.info("phase %s (%s): %d steps", phase.name, phase.key, phase.config.trainer.max_steps)
     if found:
         log.info("phase %s goes on from batch %d (%s)", phase.name, found[1], found[0].name)
-    trainer = build_trainer(phase, entry, report, keep_below=found[1] if found else 0)
+    trainer = build_trainer(phase, entry, report, loggers, keep_below=found[1] if found else 0)
     with warnings.catch_warnings():
         for text in BORING:
             warnings.filterwarnings("ignore", message=f".*{text}.*")
@@ -146,7 +152,8 @@ def _finish(phase, entry, objective, data, kernels, seconds) -> None:
         path.unlink()
 
 
-def build_trainer(phase: Phase, entry: Entry, report: Sequence[Entry], keep_below: int) -> L.Trainer:
+def build_trainer(phase: Phase, entry: Entry, report: Sequence[Entry], loggers: Sequence[Logger],
+                  keep_below: int) -> L.Trainer:
     """Lightning's trainer for a phase, with our checkpoints, metrics file and progress."""
     settings = phase.config.trainer
     callbacks: list[L.Callback] = [
@@ -161,7 +168,7 @@ def build_trainer(phase: Phase, entry: Entry, report: Sequence[Entry], keep_belo
         precision=settings.precision, max_steps=settings.max_steps, max_epochs=-1,
         accumulate_grad_batches=settings.accumulate_grad_batches, gradient_clip_val=settings.gradient_clip_val,
         deterministic=settings.deterministic and "warn", log_every_n_steps=settings.log_every_steps,
-        logger=MetricsFile(entry.folder / "metrics.jsonl", keep_below), callbacks=callbacks,
+        logger=[MetricsFile(entry.folder / "metrics.jsonl", keep_below), *loggers], callbacks=callbacks,
         enable_progress_bar=settings.progress_bar, enable_checkpointing=False, enable_model_summary=False,
         num_sanity_val_steps=0, limit_val_batches=0, use_distributed_sampler=False,
     )

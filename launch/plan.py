@@ -23,8 +23,8 @@ def print_plan(words: list[str]) -> None:
     config = jobs[0].config
     finished = sum(store.run(job.key).is_done() for job in jobs)
     runs = sum(1 for job in jobs for _ in job.runs())
-    console.print(f"[bold]{config.experiment.title}[/bold], {config.experiment.scale} scale: {runs} runs in {len(jobs)} "
-                  f"jobs, {finished} of them already in {store.path}")
+    console.print(f"[bold]{config.experiment.title}[/bold], {config.experiment.scale} scale: {runs} runs in "
+                  f"{len(jobs)} jobs, {finished} of them already in {store.path}")
     table = Table("arm", "phases (steps)", "jobs", "batch: micro x accumulation x ranks = global", "parameters")
     for arm in dict.fromkeys(job.arm for job in jobs):
         mine = [job for job in jobs if job.arm == arm]
@@ -95,7 +95,8 @@ def shared_text(jobs: Sequence[Job]) -> str:
     if not shared:
         return "no phase is shared between jobs"
     names = {key: next(phase.name for phase in kept[0].phases if phase.key == key) for key, kept in shared.items()}
-    return "; ".join(f"phase '{names[key]}' ({key}) is computed once for {len(kept)} jobs" for key, kept in shared.items())
+    return "; ".join(f"phase '{names[key]}' ({key}) is computed once for {len(kept)} jobs"
+                     for key, kept in shared.items())
 
 
 def minutes_text(config: DictConfig) -> str:

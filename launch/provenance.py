@@ -26,7 +26,7 @@ from launch.targets import ROOMS, _module_file
 
 PACKAGES = ("torch", "lightning", "numpy", "scipy", "scikit-learn", "torchvision", "hydra-core", "omegaconf", "numba",
             "deepspeed", "triton")
-LOOP = ("launch/fit.py", "launch/checkpoint.py", "launch/measure.py")  # the part of the harness that numbers pass through
+LOOP = ("launch/fit.py", "launch/checkpoint.py", "launch/measure.py")  # what numbers pass through in the harness
 
 
 def sources_of(config: DictConfig) -> dict[str, str]:
@@ -76,9 +76,8 @@ def imported_modules(path: Path) -> tuple[str, ...]:
 def _syntax_hash(path: Path) -> str:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and body and ast.get_docstring(node) is not None:
-            node.body = body[1:] or [ast.Pass()]
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
     return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:12]
 
 

@@ -92,7 +92,8 @@ def _run_as_json(run: Run) -> dict[str, Any]:
         size = np.size(value)
         values[name] = value if size <= SMALL_ARRAY else f"array of shape {np.shape(value)}, in the store"
         if isinstance(value, np.ndarray) and size <= SMALL_ARRAY and value.dtype.kind == "f":
-            values[name] = [float(f"{item:.6g}") for item in value.ravel()] if value.ndim == 1 else value.round(6).tolist()
+            rounded = [float(f"{item:.6g}") for item in value.ravel()]
+            values[name] = np.reshape(rounded, value.shape).tolist()
     return {"arm": run.arm, "seed": run.seed, "point": dict(run.point), "key": run.key, "values": values}
 
 
@@ -104,16 +105,16 @@ def combine_provenance(jobs: Sequence[Job], store: Store, wall: float) -> dict[s
         for name, phase in card["phases"].items():
             phases.setdefault(name, {})[phase["key"]] = phase["seconds"]
     sources = {name: kept for card in cards for name, kept in card["sources"].items()}
+    fitting = {name: sum(kept.values()) for name, kept in phases.items()}
+    measuring = sum({job.key: card["measure_seconds"] for job, card in zip(jobs, cards, strict=True)}.values())
     config = jobs[0].config
     return {
         "experiment": config.experiment.slug, "scale": config.experiment.scale,
         "wall_seconds": wall,
         "launcher": config.launcher.name, "workers": config.launcher.workers,
-        "run_seconds": round(sum(sum(kept.values()) for kept in phases.values())
-                             + sum({job.key: card["measure_seconds"] for job, card in zip(jobs, cards, strict=True)}.values()), 1),
-        "minutes_per_phase": {name: round(sum(kept.values()) / 60, 3) for name, kept in phases.items()},
-        "minutes_measuring": round(sum({job.key: card["measure_seconds"]
-                                        for job, card in zip(jobs, cards, strict=True)}.values()) / 60, 3),
+        "run_seconds": round(sum(fitting.values()) + measuring, 1),
+        "minutes_per_phase": {name: round(seconds / 60, 3) for name, seconds in fitting.items()},
+        "minutes_measuring": round(measuring / 60, 3),
         "commit": sorted({str(card["commit"]) for card in cards}), "dirty": any(card["dirty"] for card in cards),
         "reported_at": commit(),
         "sources_hash": digest(sources), "sources": sources,
@@ -224,6 +225,7 @@ def print_verdicts(slugs: Sequence[str], scale: str | None) -> None:
             counts = Counter(claim["verdict"] for claim in item["claims"])
             text = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
             folder = item["folder"].relative_to(PROJECT)
-            table.add_row(item["slug"], item["scale"], text + (" (stale)" if item["stale"] else ""),
-                          f"{item['provenance']['wall_seconds'] / 60:.1f}", f"{folder}/figure.png", f"{folder}/table.md")
+            minutes = f"{item['provenance']['wall_seconds'] / 60:.1f}"
+            table.add_row(item["slug"], item["scale"], text + (" (stale)" if item["stale"] else ""), minutes,
+                          f"{folder}/figure.png", f"{folder}/table.md")
     Console(width=None if sys.stdout.isatty() else 180).print(table)

@@ -57,7 +57,8 @@ def _execute(config: DictConfig, phases: list[Phase], key: str, store: Store, en
         entry.report(state="running", phase=phases[0].name, step=0, max_steps=phases[0].config.trainer.max_steps)
         for phase in phases:
             shared = data if phase is phases[-1] else None
-            fit_phase(store, phase, shared, report=(entry, store.phase(phase.key)))
+            loggers = _loggers(config, phases, phase, store, key)
+            fit_phase(store, phase, shared, (entry, store.phase(phase.key)), loggers)
             if phase.name == until:
                 entry.report(state="waiting", phase=phase.name)
                 return
@@ -65,6 +66,17 @@ def _execute(config: DictConfig, phases: list[Phase], key: str, store: Store, en
             if not entry.is_done():
                 _measure(config, phases, store, entry, data)
         entry.report(state="done")
+
+
+def _loggers(config: DictConfig, phases: list[Phase], phase: Phase, store: Store, key: str) -> list[Any]:
+    from launch.live_wandb import LiveWandb
+    from launch.wandb_files import open_run, phase_axis, wants_live
+
+    if not wants_live(config):
+        return []
+    name = f"{config.job.arm or 'run'} seed={config.seed}"
+    prefix, offset = phase_axis(phases)[phase.name]
+    return [LiveWandb(lambda: open_run(config, store, key, name, config.job.arm or "run"), prefix, offset)]
 
 
 def _measure(config: DictConfig, phases: list[Phase], store: Store, entry: Entry, data: Any) -> None:

@@ -90,9 +90,10 @@ class SweepNode:
 
 @dataclass
 class JobNode:
-    """Set by the sweeper: which arm this job is, and after which phase it stops."""
+    """Set by the sweeper: which arm and variant this job is, and after which phase it stops."""
 
     arm: str = ""
+    variant: str = ""
     until: str | None = None
     single: bool = False
 
