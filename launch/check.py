@@ -6,7 +6,6 @@ that the schema types are compared with its fields; nodes with a ``_target_`` wi
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -14,11 +13,12 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import yaml
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from launch import CONF, PROJECT
 from launch.errors import UserError, explain
+from launch.keys import without_hydra
 from launch.schema import SCALES, Schema
 from launch.targets import Definition, require_definition
 
@@ -61,7 +61,7 @@ def _check_known_keys(node: DictConfig, kind: type, path: str, locate) -> None:
 
 
 def _resolve(config: DictConfig, locate) -> dict[str, Any]:
-    plain = OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
+    plain = without_hydra(config)
     try:
         return OmegaConf.to_container(plain, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
@@ -76,7 +76,7 @@ def _check_scale(resolved: Mapping, locate) -> None:
 
 def check_arm_keys(config: DictConfig, own: DictConfig, locate) -> None:
     """Refuse keys of ``arm`` that nothing refers to; ``own`` is the experiment without the command line."""
-    text = OmegaConf.to_yaml(OmegaConf.masked_copy(own, [key for key in own if key != "hydra"]))
+    text = OmegaConf.to_yaml(without_hydra(own))
     for key in config.arm:
         if key not in own.arm or not re.search(rf"\$\{{[^}}]*\barm\.{re.escape(str(key))}\b", text):
             used = sorted(set(re.findall(r"\barm\.(\w+)\}", text)))
@@ -252,15 +252,3 @@ def _descend(node: yaml.Node | None, parts: list[str], line: int = 0) -> int:
             if key.value == ".".join(parts[:used]):
                 return _descend(value, parts[used:], key.start_mark.line + 1)
     return 0
-
-
-def parse_literal(text: str) -> Any:
-    """The value of an override's right-hand side when it is a plain literal, else the text itself."""
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
-
-
-def is_list(value: Any) -> bool:
-    return isinstance(value, list | tuple | ListConfig)

@@ -49,10 +49,15 @@ def overlay_phase(config: DictConfig, overlay: dict[str, Any]) -> DictConfig:
 
     Raises OmegaConf's key errors for a key that the schema does not know.
     """
-    base = OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
+    base = without_hydra(config)
     _apply(base, "", overlay)
     OmegaConf.resolve(base)
     return base
+
+
+def without_hydra(config: DictConfig) -> DictConfig:
+    """A copy of a composed config without Hydra's own node."""
+    return OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
 
 
 def _apply(config: DictConfig, prefix: str, overlay: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -90,11 +91,19 @@ def _run_as_json(run: Run) -> dict[str, Any]:
     values = {}
     for name, value in run.values.items():
         size = np.size(value)
+        if isinstance(value, float):
+            value = value if math.isfinite(value) else str(value)
         values[name] = value if size <= SMALL_ARRAY else f"array of shape {np.shape(value)}, in the store"
         if isinstance(value, np.ndarray) and size <= SMALL_ARRAY and value.dtype.kind == "f":
-            rounded = [float(f"{item:.6g}") for item in value.ravel()]
-            values[name] = np.reshape(rounded, value.shape).tolist()
+            values[name] = _readable(value.tolist())
     return {"arm": run.arm, "seed": run.seed, "point": dict(run.point), "key": run.key, "values": values}
+
+
+def _readable(value: Any) -> Any:
+    """Floats to six digits, those that JSON has no number for as text."""
+    if isinstance(value, list):
+        return [_readable(item) for item in value]
+    return float(f"{value:.6g}") if math.isfinite(value) else str(value)
 
 
 def combine_provenance(jobs: Sequence[Job], store: Store, wall: float) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from launch.errors import UserError
-from launch.keys import Phase, phases_of, run_key
+from launch.keys import Phase, phases_of, run_key, without_hydra
 from launch.store import Entry, Store, pack_measurements
 
 log = logging.getLogger("reprise")
@@ -107,14 +107,8 @@ def _measure(config: DictConfig, phases: list[Phase], store: Store, entry: Entry
         "phases": {name: {"key": by_name[name].key, "seconds": info["seconds"]} for name, info in infos.items()},
         "measure_seconds": round(time.monotonic() - started, 3),
     }
-    files = pack_measurements(values) | {"config.yaml": OmegaConf.to_yaml(_without_hydra(config), resolve=True)}
+    files = pack_measurements(values) | {"config.yaml": OmegaConf.to_yaml(without_hydra(config), resolve=True)}
     entry.finish(files, {"provenance": provenance})
-
-
-def _without_hydra(config: DictConfig) -> DictConfig:
-    from omegaconf import OmegaConf
-
-    return OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
 
 
 def _device(config: DictConfig) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from launch.expand import Job
-from launch.keys import Phase
+from launch.keys import Phase, without_hydra
 from launch.metrics import finite, read_metrics
 from launch.store import Store, read_json, unpack_measurements, write_json
 
@@ -92,8 +92,7 @@ def open_run(config: DictConfig, store: Store, run_id: str, name: str, kind: str
     mode = "online" if wants_live(config) else "offline"
     folder = store.path / "wandb"
     folder.mkdir(parents=True, exist_ok=True)
-    own = OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
-    plain = OmegaConf.to_container(own, resolve=True)
+    plain = OmegaConf.to_container(without_hydra(config), resolve=True)
     settings = wandb.Settings(console="off", silent=True, disable_git=True, x_disable_stats=True, init_timeout=30)
     return wandb.init(project=config.logger.project, entity=config.logger.entity, id=run_id, name=name,
                       group=group_name(config), job_type=kind, mode=mode, dir=str(folder), config=plain,
