@@ -36,6 +36,9 @@ def check_config(config: DictConfig, locate: Callable[[str], str]) -> None:
     _check_known_keys(config, Schema, "", locate)
     resolved = _resolve(config, locate)
     _check_scale(resolved, locate)
+    if resolved["trainer"]["max_steps"] < 1:
+        raise UserError("a phase has no steps: trainer.max_steps is 0", where=locate("trainer.max_steps"),
+                        cure="set trainer.max_steps in the experiment or in its phases")
     for name in COMPONENTS:
         for path, node in _target_nodes(resolved[name], name):
             check_target_node(node, path, GIVEN[name] if path.split("[")[0] == name else set(), locate)

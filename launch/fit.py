@@ -108,7 +108,11 @@ def fit_phase(store: Store, phase: Phase, data: Any = None, report: Sequence[Ent
     """
     entry = store.phase(phase.key)
     if entry.is_done():
-        return
+        damaged = entry.damaged_files()
+        if not damaged:
+            return
+        log.warning("%s is damaged: phase %s is computed again", entry.folder / damaged[0], phase.name)
+        entry.reset()
     data = data or build_data(phase.config)
     with store.lock(phase.key):
         if not entry.is_done():

@@ -32,16 +32,20 @@ class StorageFull(UserError):
     """The disk that holds the store has no room; nothing already stored is lost."""
 
 
-def write_atomic(path: Path, content: bytes | str) -> None:
-    """Write a file whole or not at all. Raises StorageFull with one line when the disk is full."""
+def write_atomic(path: Path, content: bytes | str, durable: bool = True) -> None:
+    """Write a file whole or not at all; durable: it is on the disk when this returns.
+
+    Raises StorageFull with one line when the disk is full.
+    """
     data = content.encode() if isinstance(content, str) else content
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(temporary, "wb") as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
         with contextlib.suppress(OSError):
@@ -125,7 +129,8 @@ class Entry:
 
     def report(self, **status: Any) -> None:
         """Say how far the job is; other processes read it."""
-        write_json(self.folder / "status.json", {**status, "pid": os.getpid(), "at": time.time()})
+        text = json.dumps({**status, "pid": os.getpid(), "at": time.time()}, indent=1)
+        write_atomic(self.folder / "status.json", text, durable=False)
 
 
 class Store:

@@ -94,9 +94,8 @@ def prepare(loader: Any, master: DictConfig, arguments: Sequence[str]) -> tuple[
         groups = loader.list_groups("")
         jobs = [single_job(line, compose)] if base.job.single else expand(line, compose, groups)
         for job in jobs:
-            for phase in job.phases or ():
+            for phase in job.phases:
                 check_config(phase.config, locate)
-        check_config(jobs[0].config, locate)
     except Exception as error:
         locate = Locator(list(arguments), _choices_guess(arguments))
         explained = explain(error, locate)
