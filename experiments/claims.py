@@ -1,32 +1,29 @@
-"""Claims as data: what a claim may say, and the margin by which the runs of one seed satisfy it.
+"""Claims as data: the margins by which the runs of one seed satisfy a claim.
 
 A claim is one ``compare``, ``threshold`` or ``trend`` over named arms and metrics (docs/adding-a-paper.md has the
-keys). A margin is in units of the metric and positive when the predicate holds. ``experiments.verdict`` judges the
-margins over seeds. Validation knows names only, so that a misspelt arm is refused before anything is trained.
+keys; ``experiments.claim_check`` refuses misspelt ones). A margin is in units of the metric and positive when the
+predicate holds. A claim that must hold in several places at once (the steps of a ``trend``, the points and arms of
+``over: worst``) has one component, with a margin of its own, for each. ``experiments.verdict`` judges them over seeds.
 """
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from experiments.measurement import ACROSS, Run, Runs
 
-SCALES = ("smoke", "cpu", "gpu", "paper")
 BOUNDS = ("above", "at_least", "below", "at_most", "within")
-CURVES = ("linear", "semilogy", "loglog")
 KIND_KEYS = {
     "compare": ("metric", "greater", "less", "than", "by", "factor", "at", "over"),
     "threshold": ("metric", "arm", "at", *BOUNDS, "over"),
     "trend": ("metric", "arms", "arm", "axis", "at", "direction", "by", "factor", "slope"),
 }
-CLAIM_KEYS = ("id", "says", "paper", *KIND_KEYS, "scales", "why_not", "exact")
-TERM_KEYS = ("arm", "metric", "at")
 
 Point = dict[str, Any]
 
@@ -35,20 +32,26 @@ Point = dict[str, Any]
 class Margins:
     """What a claim's predicate makes of the runs.
 
-    margins: by seed; positive when the claim holds, NaN where that seed cannot be decided (NaN, or inf - inf).
+    components: by seed, the margin of each component by readable name; positive when it holds, NaN where that seed
+        cannot be decided (NaN, or inf - inf). Every seed has the same names.
     terms: by seed, the value of each term of the predicate by readable name.
     inclusive: whether a margin of exactly 0 satisfies the claim.
-    of_means: the margin of the values averaged over seeds first (NaN without seeds).
+    of_means: the smallest margin of the values averaged over seeds first (NaN without seeds).
     missing: what was not found, with the seeds that were left out for it.
     remarks: what else was left out.
     """
 
-    margins: dict[int, float]
+    components: dict[int, dict[str, float]]
     terms: dict[int, dict[str, float]]
     inclusive: bool
     of_means: float
     missing: dict[str, list[int]]
     remarks: list[str]
+
+    @property
+    def margins(self) -> dict[int, float]:
+        """By seed, the margin of the component that is worst in that seed: positive when all hold, NaN if any is."""
+        return {seed: float(np.min(list(named.values()))) for seed, named in self.components.items()}
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,8 @@ class Term:
 @dataclass(frozen=True)
 class _Predicate:
     cells: list[tuple[Term, Point]]  # the values that one seed must have
-    weigh: Callable[[np.ndarray], tuple[float, dict[str, float]]]  # those values -> the margin and the readable terms
+    components: list[str]  # the names of what must hold, all at once
+    weigh: Callable[[np.ndarray], tuple[np.ndarray, dict[str, float]]]  # those values -> a margin each, readable terms
     inclusive: bool
     remarks: list[str]
     lack: str = "no grid point that all its terms have"  # what is missing when there are no cells at all
@@ -113,10 +117,11 @@ def margins_of(claim: Mapping[str, Any], runs: Runs) -> Margins:
     values, missing = _read_seeds(predicate, runs)
     with np.errstate(invalid="ignore", divide="ignore"):  # inf - inf, log 0: NaN is the answer that is wanted
         weighed = {seed: predicate.weigh(row) for seed, row in values.items()}
-        of_means = predicate.weigh(np.mean(list(values.values()), axis=0))[0] if values else math.nan
-    margins = {seed: float(margin) for seed, (margin, _) in weighed.items()}
+        of_means = predicate.weigh(np.mean(list(values.values()), axis=0))[0].min() if values else math.nan
+    names = _distinct(predicate.components)
+    components = {seed: dict(zip(names, margins.tolist(), strict=True)) for seed, (margins, _) in weighed.items()}
     terms = {seed: {name: float(value) for name, value in named.items()} for seed, (_, named) in weighed.items()}
-    return Margins(margins, terms, predicate.inclusive, float(of_means), missing, predicate.remarks)
+    return Margins(components, terms, predicate.inclusive, float(of_means), missing, predicate.remarks)
 
 
 def _read_seeds(predicate: _Predicate, runs: Runs) -> tuple[dict[int, np.ndarray], dict[str, list[int]]]:
@@ -136,16 +141,17 @@ def _compare(spec: Mapping[str, Any], runs: Runs) -> _Predicate:
     side, sign = ("greater", 1.0) if "greater" in spec else ("less", -1.0)
     terms = [_term(spec[side], spec), _term(spec["than"], spec)]
     rows, remarks = _join(terms, runs)
-    factor, by = spec.get("factor", 1.0), spec.get("by", 0.0)
+    factor, by, worst = spec.get("factor", 1.0), spec.get("by", 0.0), spec.get("over") == "worst"
 
-    def weigh(values: np.ndarray) -> tuple[float, dict[str, float]]:
+    def weigh(values: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
         pairs = values.reshape(-1, 2)
         margins = sign * (pairs[:, 0] - factor * pairs[:, 1]) - by
-        worst = np.argmin(margins)  # a NaN counts as the lowest
-        chosen = slice(worst, worst + 1) if spec.get("over") == "worst" else slice(None)
-        return margins[chosen].mean(), dict(zip((t.name for t in terms), pairs[chosen].mean(axis=0), strict=True))
+        shown = pairs[np.argmin(margins)] if worst else pairs.mean(axis=0)  # a NaN counts as the lowest
+        named = dict(zip((term.name for term in terms), shown, strict=True))
+        return margins if worst else margins.mean(keepdims=True), named
 
-    return _Predicate(_cells(terms, rows), weigh, False, remarks)
+    components = [_relation(terms, row, sign) for row in (rows if worst else [({}, {})])]
+    return _Predicate(_cells(terms, rows), components, weigh, False, remarks)
 
 
 def _threshold(spec: Mapping[str, Any], runs: Runs) -> _Predicate:
@@ -157,14 +163,15 @@ def _threshold(spec: Mapping[str, Any], runs: Runs) -> _Predicate:
     owners = np.array([term.name for term, _ in cells])
     average = spec.get("over") == "mean"
 
-    def weigh(values: np.ndarray) -> tuple[float, dict[str, float]]:
-        margins = _distance(values, bound, spec[bound])
+    def weigh(values: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
+        margins = _distance(values.mean(keepdims=True) if average else values, bound, spec[bound])
         groups = {term.name: owners == term.name for term in terms}
         if average:
-            return _distance(values.mean(), bound, spec[bound]), {n: values[own].mean() for n, own in groups.items()}
-        return margins.min(), {n: values[own][np.argmin(margins[own])] for n, own in groups.items()}
+            return margins, {name: values[own].mean() for name, own in groups.items()}
+        return margins, {name: values[own][np.argmin(margins[own])] for name, own in groups.items()}
 
-    return _Predicate(cells, weigh, bound in ("at_least", "at_most", "within"), [], "no run of any arm")
+    components = [spec["metric"]] if average else [f"{term.name}{_place(point)}" for term, point in cells]
+    return _Predicate(cells, components, weigh, bound in ("at_least", "at_most", "within"), [], "no run of any arm")
 
 
 def _trend(spec: Mapping[str, Any], runs: Runs) -> _Predicate:
@@ -177,16 +184,18 @@ def _trend(spec: Mapping[str, Any], runs: Runs) -> _Predicate:
     rows, remarks = _join(terms, runs) if len(terms) > 1 else ([], [])
     sign = -1.0 if spec.get("direction") == "falling" else 1.0
 
-    def weigh(values: np.ndarray) -> tuple[float, dict[str, float]]:
+    def weigh(values: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
         curve = values.reshape(-1, len(terms)).mean(axis=0)
         named = dict(zip((term.name for term in terms), curve, strict=True))
         if slope := spec.get("slope"):
             fitted = fit_slope(np.array(steps, dtype=float), curve, slope["scale"])
-            return _distance(fitted, "within", slope["within"]), {**named, "slope": fitted}
-        return (sign * (curve[1:] - spec.get("factor", 1.0) * curve[:-1]) - spec.get("by", 0.0)).min(), named
+            return _distance(np.array([fitted]), "within", slope["within"]), {**named, "slope": fitted}
+        return sign * (curve[1:] - spec.get("factor", 1.0) * curve[:-1]) - spec.get("by", 0.0), named
 
+    pairs = [(later, earlier) for earlier, later in pairwise(terms)]
+    components = ["slope"] if "slope" in spec else [_relation(pair, ({}, {}), sign) for pair in pairs]
     lack = _Predicate.lack if len(terms) > 1 else f"fewer than two values of {axis} for {spec.get('arm')}"
-    return _Predicate(_cells(terms, rows), weigh, "slope" in spec, remarks, lack)
+    return _Predicate(_cells(terms, rows), components, weigh, "slope" in spec, remarks, lack)
 
 
 def fit_slope(x: np.ndarray, y: np.ndarray, scale: str) -> float:
@@ -200,7 +209,7 @@ def fit_slope(x: np.ndarray, y: np.ndarray, scale: str) -> float:
     return float(centred @ (y - y.mean()) / (centred @ centred))
 
 
-def _distance(value: np.ndarray | float, bound: str, limit: Any) -> np.ndarray | float:
+def _distance(value: np.ndarray, bound: str, limit: Any) -> np.ndarray:
     if bound == "within":
         return np.minimum(value - limit[0], limit[1] - value)
     return value - limit if bound in ("above", "at_least") else limit - value
@@ -236,178 +245,21 @@ def _cells(terms: Sequence[Term], rows: Iterable[tuple[Point, ...]]) -> list[tup
     return [cell for row in rows for cell in zip(terms, row, strict=True)]
 
 
+def _relation(terms: Sequence[Term], row: tuple[Point, ...], sign: float) -> str:
+    places = ("", _place(row[0])) if row[0] == row[1] else map(_place, row)
+    left, right = (f"{term.name}{place}" for term, place in zip(terms, places, strict=True))
+    return f"{left} {'over' if sign > 0 else 'under'} {right}"
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Numbers behind names that occur again (axes shortened alike), lest one component hide another."""
+    return [f"{name} ({names[:place].count(name) + 1})" if name in names[:place] else name
+            for place, name in enumerate(names)]
+
+
 def _short(axis: str, value: Any) -> str:
     return f"{axis.rpartition('.')[2]}={value}"
 
 
 def _place(point: Mapping[str, Any]) -> str:
     return " at " + ", ".join(_short(axis, value) for axis, value in point.items()) if point else ""
-
-
-def validate_claims(
-    claims: Any, arms: set[str], metrics: set[str], derived: set[str], axes: Mapping[str, list]
-) -> list[str]:
-    """The problems of an experiment's claims, one line each with the claim's id, the bad value and the nearest names.
-
-    arms, metrics, derived: the names that exist; axes: the grid's values by config key. Empty when all is well.
-    """
-    if not isinstance(claims, list | tuple):
-        return [f"claims: must be a list, got {claims!r}"]
-    check, seen = _Check(set(arms), set(metrics), set(derived), axes, []), set()
-    for place, claim in enumerate(claims, start=1):
-        named = isinstance(claim, Mapping) and bool(claim.get("id"))
-        check.prefix = f"claim {claim['id'] if named else f'#{place}'}: "
-        if not isinstance(claim, Mapping):
-            check.say("must be a mapping", claim)
-            continue
-        if named and str(claim["id"]) in seen:
-            check.say("id: is used by an earlier claim", claim["id"])
-        seen.add(str(claim.get("id")))
-        check.claim(claim)
-    return check.problems
-
-
-@dataclass
-class _Check:
-    arms: set[str]
-    metrics: set[str]
-    derived: set[str]
-    axes: Mapping[str, list]
-    problems: list[str]
-    prefix: str = ""
-
-    def say(self, problem: str, value: Any) -> None:
-        line = f"{self.prefix}{problem}, got {value!r}"
-        if line not in self.problems:
-            self.problems.append(line)
-
-    def need(self, right: bool, problem: str, value: Any) -> bool:
-        if not right:
-            self.say(problem, value)
-        return right
-
-    def name(self, key: str, what: str, value: Any, valid: Iterable[Any]) -> bool:
-        names = [str(name) for name in (valid if isinstance(valid, list | tuple) else sorted(valid))]
-        nearest = difflib.get_close_matches(str(value), names, n=3, cutoff=0.5)
-        hint = f"nearest: {', '.join(nearest)}" if nearest else f"valid: {', '.join(names) or 'none'}"
-        return self.need(value in list(valid), f"{key}: unknown {what} ({hint})", value)
-
-    def keys(self, key: str, given: Mapping[str, Any], allowed: Sequence[str]) -> None:
-        for extra in given:
-            self.need(extra in allowed, f"{key}: unknown key (allowed: {', '.join(allowed)})", extra)
-
-    def span(self, key: str, value: Any) -> None:
-        right = isinstance(value, list | tuple) and len(value) == 2 and all(map(_is_number, value))
-        self.need(right and value[0] <= value[1], f"{key}: must be [low, high] with low <= high", value)
-
-    def claim(self, claim: Mapping[str, Any]) -> None:
-        self.keys("claim", claim, CLAIM_KEYS)
-        for key in ("id", "says"):
-            self.need(_is_text(claim.get(key)), f"{key}: must be a text", claim.get(key))
-        paper, scales = claim.get("paper"), claim.get("scales", [])
-        sourced = isinstance(paper, Mapping) and _is_text(paper.get("where"))
-        self.need(sourced, "paper: must be a mapping with `where`, the table or figure", paper)
-        if self.need(isinstance(scales, list | tuple), "scales: must be a list", scales):
-            for scale in scales:
-                self.name("scales", "scale", scale, SCALES)
-        explained = "why_not" not in claim or ("scales" in claim and _is_text(claim["why_not"]))
-        self.need(explained, "why_not: must be a text beside `scales`", claim.get("why_not"))
-        self.need(isinstance(claim.get("exact", False), bool), "exact: must be true or false", claim.get("exact"))
-        kinds = [kind for kind in KIND_KEYS if kind in claim]
-        if self.need(len(kinds) == 1, f"needs exactly one of {', '.join(KIND_KEYS)}", kinds):
-            self.kind(kinds[0], claim[kinds[0]])
-
-    def kind(self, kind: str, spec: Any) -> None:
-        if not self.need(isinstance(spec, Mapping), f"{kind}: must be a mapping", spec):
-            return
-        self.keys(kind, spec, KIND_KEYS[kind])
-        for key in ("by", "factor", "above", "at_least", "below", "at_most"):
-            self.need(key not in spec or _is_number(spec[key]), f"{kind}.{key}: must be a number", spec.get(key))
-        if "over" in spec:
-            self.name(f"{kind}.over", "value", spec["over"], ("mean", "worst"))
-        self.at(f"{kind}.at", spec.get("at"))
-        {"compare": self.compare, "threshold": self.threshold, "trend": self.trend}[kind](spec)
-
-    def compare(self, spec: Mapping[str, Any]) -> None:
-        sides = [key for key in ("greater", "less", "than") if key in spec]
-        if not self.need(len(sides) == 2 and "than" in spec, "compare: needs `greater` or `less`, and `than`", sides):
-            return
-        for side in sides:
-            given = spec[side] if isinstance(spec[side], Mapping) else {"arm": spec[side]}
-            self.keys(f"compare.{side}", given, TERM_KEYS)
-            self.reading(f"compare.{side}", given.get("arm"), given.get("metric", spec.get("metric")))
-            self.at(f"compare.{side}.at", given.get("at"))
-            placed = given.get("arm") is not None or not given.get("at")
-            self.need(placed, f"compare.{side}.at: a derived metric has no grid point", given.get("at"))
-        self.need(spec[sides[0]] != spec["than"], "compare.than: the same term on both sides", spec["than"])
-
-    def threshold(self, spec: Mapping[str, Any]) -> None:
-        bounds, arms = [key for key in BOUNDS if key in spec], spec.get("arm")
-        self.need(len(bounds) == 1, f"threshold: needs exactly one of {', '.join(BOUNDS)}", bounds)
-        if "within" in spec:
-            self.span("threshold.within", spec["within"])
-        listed = arms if isinstance(arms, list | tuple) else sorted(self.arms)[:1] if arms == "all" else [arms]
-        different = len({str(arm) for arm in listed}) == len(listed) > 0
-        self.need(different, "threshold.arm: must name arms, each once", arms)
-        for arm in listed:
-            self.reading("threshold.arm", arm, spec.get("metric"))
-        placed = arms is not None or not spec.get("at")
-        self.need(placed, "threshold.at: a derived metric has no grid point", spec.get("at"))
-
-    def trend(self, spec: Mapping[str, Any]) -> None:
-        keys, arms = [key for key in ("arms", "arm", "axis") if key in spec], spec.get("arms", [])
-        if not self.need(keys in (["arms"], ["arm", "axis"]), "trend: needs `arms`, or `arm` and `axis`", keys):
-            return
-        several = isinstance(arms, list | tuple) and len({str(arm) for arm in arms}) == len(arms) > 1
-        if self.need(several or "arm" in spec, "trend.arms: must be a list of two or more different arms", arms):
-            for arm in [spec["arm"] or ""] if "arm" in spec else arms:
-                self.reading(f"trend.{keys[0]}", arm, spec.get("metric"))
-        shapes = [key for key in ("direction", "slope") if key in spec]
-        self.need(len(shapes) == 1, "trend: needs either `direction` or `slope`", shapes)
-        if "direction" in spec:
-            self.name("trend.direction", "value", spec["direction"], ("rising", "falling"))
-        values = []
-        if "axis" in spec and self.name("trend.axis", "axis", spec["axis"], self.axes):
-            values = list(self.axes[spec["axis"]])
-            self.need(len(values) > 1, f"trend.axis: {spec['axis']} needs two or more values", values)
-            free = not isinstance(spec.get("at"), Mapping) or spec["axis"] not in spec["at"]
-            self.need(free, "trend.at: cannot fix the axis of the trend", spec.get("at"))
-        if "slope" in spec:
-            self.slope(spec, values)
-
-    def slope(self, spec: Mapping[str, Any], values: list[Any]) -> None:
-        slope = spec["slope"]
-        self.need("axis" in spec, "trend.slope: needs `arm` and `axis`, since arms have no distance", spec.get("arms"))
-        for key in ("by", "factor"):
-            self.need(key not in spec, f"trend.{key}: has no meaning beside `slope`", spec.get(key))
-        if not self.need(isinstance(slope, Mapping), "trend.slope: must be a mapping of scale and within", slope):
-            return
-        self.keys("trend.slope", slope, ("scale", "within"))
-        self.name("trend.slope.scale", "value", slope.get("scale"), CURVES)
-        self.span("trend.slope.within", slope.get("within"))
-        usable = all(_is_number(value) and (value > 0 or slope.get("scale") != "loglog") for value in values)
-        self.need(usable, f"trend.axis: cannot fit a {slope.get('scale')} slope over these values", values)
-
-    def reading(self, key: str, arm: Any, metric: Any) -> None:
-        if arm is not None:
-            self.name(key, "arm", arm, self.arms)
-        if metric is None:
-            self.say(f"{key}: has no metric", metric)
-        elif self.name(key, "metric", metric, self.metrics | self.derived):
-            right = metric in (self.derived if arm is None else self.metrics)
-            why = "is measured on each run and needs an arm" if arm is None else "is derived across arms and takes none"
-            self.need(right, f"{key}: metric {metric} {why}", arm)
-
-    def at(self, key: str, at: Any) -> None:
-        if self.need(at is None or isinstance(at, Mapping), f"{key}: must map axes to values", at):
-            for axis, value in (at or {}).items():
-                if self.name(key, "axis", axis, self.axes):
-                    self.name(key, f"value of {axis}", value, list(self.axes[axis]))
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip())
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
