@@ -37,7 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print("stopped; the same command goes on from the last checkpoints", file=sys.stderr)
         sys.exit(130)
     except Exception as error:
-        explained = explain(error)
+        from launch.check import guess_locator
+
+        explained = explain(error, guess_locator(words, error))
         if explained is None:
             raise
         print(f"error: {explained}", file=sys.stderr)

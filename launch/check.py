@@ -7,8 +7,9 @@ that the schema types are compared with its fields; nodes with a ``_target_`` wi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -46,7 +47,6 @@ def check_config(config: DictConfig, locate: Callable[[str], str]) -> None:
             _require_targets(resolved[name], name, locate)
     for path, node in _target_nodes(resolved["trainer"], "trainer"):
         check_target_node(node, path, set(), locate)
-    _check_hydra_targets(config)
 
 
 def _check_known_keys(node: DictConfig, kind: type, path: str, locate) -> None:
@@ -98,26 +98,25 @@ def _target_nodes(node: Any, path: str) -> Iterator[tuple[str, dict]]:
             yield from _target_nodes(value, f"{path}[{index}]")
 
 
-def check_target_node(node: dict, path: str, given: set[str], locate) -> Definition | None:
+def check_target_node(node: dict, path: str, given: set[str], locate) -> Definition:
     """Check one ``_target_`` node: allowed, defined, keys are parameters, simple types fit, none missing."""
-    where = locate(path)
-    definition = require_definition(node["_target_"], locate(f"{path}._target_") or path)
-    if definition is None:
-        return None
+    definition = require_definition(node["_target_"], lambda: locate(f"{path}._target_") or path)
     allowed = [name for name in definition.parameters if name not in given]
     for key, value in node.items():
         if key in RESERVED:
             continue
         parameter = definition.parameters.get(key)
+        if key in given:
+            raise UserError(f"'{path}.{key}' is passed by the harness", where=locate(f"{path}.{key}"), cure="remove it")
         if parameter is None and not definition.open:
-            raise UserError(f"unknown key '{path}.{key}'", where=locate(f"{path}.{key}") or where, names=allowed,
+            raise UserError(f"unknown key '{path}.{key}'", where=locate(f"{path}.{key}"), names=allowed,
                             value=key, cure=f"these are the parameters of {node['_target_']}")
         if parameter is not None:
             _check_type(value, parameter.annotation, f"{path}.{key}", locate)
     missing = [name for name, parameter in definition.parameters.items()
                if parameter.required and name not in node and name not in given]
     if missing and not node.get("_partial_") and not node.get("_args_"):
-        raise UserError(f"'{path}' lacks {', '.join(missing)}", where=where, cure=f"{node['_target_']} needs it")
+        raise UserError(f"'{path}' lacks {', '.join(missing)}", where=locate(path), cure=f"{node['_target_']} needs it")
     return definition
 
 
@@ -143,7 +142,8 @@ def _require_targets(node: Any, path: str, locate) -> None:
                             cure="write - {_target_: experiments.<slug>.<function>}")
 
 
-def _check_hydra_targets(config: DictConfig) -> None:
+def check_hydra_targets(config: DictConfig) -> None:
+    """Refuse a launcher or sweeper that is not one of Hydra's plugins."""
     for name in ("launcher", "sweeper"):
         target = str(OmegaConf.select(config, f"hydra.{name}._target_", default="hydra."))
         if not target.startswith(("hydra.", "hydra_plugins.")):
@@ -164,6 +164,13 @@ def check_sweep(config: DictConfig, locate) -> None:
                             cure="expected a list of values")
     if not config.phases:
         raise UserError("the experiment has no phases", where=locate("phases"), cure="add phases: {fit: {...}}")
+    for path, node in (("phases", config.phases), ("sweep.arms", config.sweep.arms)):
+        for key, value in node.items():
+            if value is not None and not OmegaConf.is_dict(value):
+                raise UserError(f"'{path}.{key}' is {value!r}", where=locate(f"{path}.{key}"),
+                                cure="expected a mapping of keys to values")
+    for name in ("measure", "derive"):
+        _require_targets(OmegaConf.to_container(config[name], resolve=False), name, locate)
     _check_claims(config, sweep, locate)
 
 
@@ -181,41 +188,69 @@ def _check_claims(config: DictConfig, sweep: dict, locate) -> None:
     problems = validate_claims(claims, arms, metrics, derived, axes)
     if problems:
         rest = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""
-        raise UserError(f"claims: {problems[0]}{rest}", where=locate("claims"))
+        raise UserError(f"claims: {problems[0]}{rest}", where=locate(_claim_key(problems[0], claims)))
+
+
+def _claim_key(problem: str, claims: list[Any]) -> str:
+    named = re.match(r"claim (.+?): ([\w.]+):", problem)
+    ids = [str(claim.get("id")) if isinstance(claim, dict) else "" for claim in claims]
+    return f"claims[{ids.index(named.group(1))}].{named.group(2)}" if named and named.group(1) in ids else "claims"
 
 
 def declared_metrics(config: DictConfig, node: str) -> set[str]:
     """The metric names that the functions of ``measure`` or ``derive`` declare in their decorators."""
     names: set[str] = set()
     for item in config[node]:
-        definition = require_definition(item["_target_"], node)
-        if definition is not None and not definition.metrics:
+        definition = require_definition(item["_target_"], lambda: node)
+        if not definition.metrics:
             raise UserError(f"{item['_target_']} declares no metric names", where=node,
                             cure="decorate it with @measurement(...) or @derived(...)")
-        names |= set(definition.metrics if definition else ())
+        names |= set(definition.metrics)
     return names
 
 
 class Locator:
-    """Tells where a config key was set: the command line, or a file and line of ``conf/``."""
+    """Tells where a config key was set: the command line, or a file and line of ``conf/``.
 
-    def __init__(self, overrides: list[str], choices: Mapping[str, Any]):
+    scopes: nodes whose overlays count before the config itself, e.g. ``("phases", "fit")``.
+    """
+
+    def __init__(self, overrides: Sequence[str], choices: Mapping[str, Any]):
         self.overrides = {text.split("=")[0].lstrip("+~"): text for text in overrides}
         self.files = list(_files(choices))
 
-    def __call__(self, key: str) -> str:
-        key = re.sub(r"\[(\d+)\]", r".\1", key)
-        parts = key.split(".")
+    def __call__(self, key: str, scopes: Sequence[Sequence[str]] = ()) -> str:
+        parts = re.sub(r"\[(\d+)\]", r".\1", key).split(".")
+        for scope in scopes:
+            given = self.overrides.get(".".join([*scope, *parts]))
+            found = f"command line: {given}" if given else self._in_files([*scope, *parts])
+            if found:
+                return found
         for end in range(len(parts), 0, -1):
             given = self.overrides.get(".".join(parts[:end]))
             if given and end > (1 if len(parts) > 1 else 0):
                 return f"command line: {given}"
         for end in range(len(parts), 0, -1):
-            for file, package in self.files:
-                line = _find_line(file, package, parts[:end])
-                if line:
-                    return f"{file.relative_to(PROJECT)}:{line}"
+            found = self._in_files(parts[:end])
+            if found:
+                return found
         return ""
+
+    def _in_files(self, parts: list[str]) -> str:
+        for file, package in self.files:
+            line = _find_line(file, package, parts)
+            if line:
+                return f"{file.relative_to(PROJECT)}:{line}"
+        return ""
+
+
+def guess_locator(words: Sequence[str], error: BaseException) -> Locator:
+    """A locator for when composing failed, so that the choices are known only from the words and the error's text."""
+    choices = {key: value for key, _, value in (word.partition("=") for word in words) if (CONF / key).is_dir()}
+    named = re.match(r"In '([^/']+)/([^']+)'", str(error))
+    if named:
+        choices.setdefault(named.group(1), named.group(2))
+    return Locator(words, choices)
 
 
 def _files(choices: Mapping[str, Any]) -> Iterator[tuple[Path, list[str]]]:
@@ -235,11 +270,15 @@ def _files(choices: Mapping[str, Any]) -> Iterator[tuple[Path, list[str]]]:
 def _find_line(file: Path, package: list[str], parts: list[str]) -> int:
     if parts[: len(package)] != package or not file.is_file():
         return 0
+    return _descend(_tree(file, file.stat().st_mtime_ns), parts[len(package):])
+
+
+@cache
+def _tree(file: Path, changed: int) -> yaml.Node | None:
     try:
-        root = yaml.compose(file.read_text(encoding="utf-8"))
+        return yaml.compose(file.read_text(encoding="utf-8"))
     except yaml.YAMLError:
-        return 0
-    return _descend(root, parts[len(package):])
+        return None
 
 
 def _descend(node: yaml.Node | None, parts: list[str], line: int = 0) -> int:
@@ -252,6 +291,7 @@ def _descend(node: yaml.Node | None, parts: list[str], line: int = 0) -> int:
         return 0
     for key, value in node.value:
         for used in range(len(parts), 0, -1):  # literal dotted keys as well as nested ones
-            if key.value == ".".join(parts[:used]):
-                return _descend(value, parts[used:], key.start_mark.line + 1)
+            found = key.value == ".".join(parts[:used]) and _descend(value, parts[used:], key.start_mark.line + 1)
+            if found:
+                return found
     return 0

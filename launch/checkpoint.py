@@ -76,14 +76,17 @@ class Checkpoint(L.Callback):
 
 
 def write_checkpoint(folder: Path, step: int, content: dict[str, Any]) -> Path:
-    """Write a checkpoint whose name holds its digest; keep the last two."""
+    """Write a checkpoint whose name holds its digest; keep it and the one before, drop later ones (passed over)."""
     buffer = BytesIO()
     torch.save(content, buffer)
     data = buffer.getvalue()
     path = folder / f"step-{step:09d}-{hashlib.sha256(data).hexdigest()[:12]}.ckpt"
     write_atomic(path, data)
-    for old in checkpoints(folder)[:-KEPT]:
-        old.unlink(missing_ok=True)
+    others = [item for item in checkpoints(folder) if item != path]
+    kept = [item for item in others if item.name < path.name][1 - KEPT:]
+    for item in others:
+        if item not in kept:
+            item.unlink(missing_ok=True)
     return path
 
 
@@ -111,11 +114,10 @@ def _inspect(path: Path, key: str) -> tuple[str | None, int]:
         return "truncated or damaged", 0
     try:
         ours = torch.load(BytesIO(data), map_location="cpu", weights_only=True)["reprise"]
+        owner, batches = ours["key"], int(ours["batches"])
     except Exception as error:  # whatever a foreign file makes torch raise, the answer is the same
         return f"not a checkpoint of this harness ({type(error).__name__})", 0
-    if ours["key"] != key:
-        return f"of another phase ({ours['key']}, expected {key})", 0
-    return None, int(ours["batches"])
+    return (None if owner == key else f"of another phase ({owner}, expected {key})"), batches
 
 
 def read_generators() -> dict[str, Any]:

@@ -15,11 +15,11 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from launch.errors import UserError
+from launch.errors import UserError, within
 from launch.keys import Phase, digest, phases_of, run_key
 
 QUIET = (  # overrides that change no number, so that the results stay the experiment's own
-    "launcher", "logger", "store", "results", "hydra", "experiment", "job.until", "job.single", "trainer.progress_bar",
+    "launcher", "logger", "store", "results", "hydra", "job.until", "job.single", "trainer.progress_bar",
     "trainer.log_every_steps", "trainer.checkpoint_every_seconds", "trainer.checkpoint_every_steps", "data.root",
     "data.download", "data.workers",
 )
@@ -98,7 +98,9 @@ def override_key(text: str) -> str:
 
 
 def _is_quiet(key: str) -> bool:
-    return any(key == quiet or key.startswith(quiet + ".") for quiet in QUIET)
+    if key == "experiment":  # the choice of the experiment itself; experiment.scale would change what is judged
+        return True
+    return any(key == quiet or key.startswith((quiet + ".", quiet + "/")) for quiet in QUIET)
 
 
 def expand(line: CommandLine, compose: Compose, groups: Sequence[str]) -> list[Job]:
@@ -150,7 +152,8 @@ def _expand_variant(fixed, replaced, variant, compose, groups) -> list[Job]:
         arm_texts = tuple(format_override(key, value, groups) for key, value in overrides.items())
         labels = (format_override("job.arm", arm, groups), format_override("job.variant", variant, groups))
         texts = (*fixed, *arm_texts, *labels)
-        jobs += _cross(texts, variant, arm, axes, sweep["fuse"], compose, groups)
+        with within("sweep", "arms", str(arm)):
+            jobs += _cross(texts, variant, arm, axes, sweep["fuse"], compose, groups)
     return jobs
 
 
@@ -246,5 +249,27 @@ def _format(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ",".join(_format(item) for item in value) + "]"
     if isinstance(value, dict):
-        return "{" + ",".join(f"{key}:{_format(item)}" for key, item in value.items()) + "}"
-    return "'" + str(value).replace("\\", "\\\\").replace("'", "\\'") + "'"
+        return "{" + ",".join(f"{_format_key(key)}:{_format(item)}" for key, item in value.items()) + "}"
+    return "'" + re.sub(r"(\\+)(?='|\Z)", r"\1\1", str(value)).replace("'", "\\'") + "'"  # others stand for themselves
+
+
+def _format_key(key: Any) -> str:
+    """A dict key as Hydra's grammar has it, which cannot quote one. Raises UserError for what it cannot express."""
+    if not isinstance(key, str):
+        return _format(key)
+    text = re.sub(r"([\\()\[\]{}:=, \t])", r"\\\1", key)
+    plain = re.fullmatch(r"[A-Za-z_][\w.]*", key) and key.lower() not in ("null", "true", "false", "inf", "nan")
+    if not plain and not _reads_back(text, key):
+        raise UserError(f"Hydra cannot be given the key {key!r} inside a value", cure="use letters, digits and _")
+    return text
+
+
+def _reads_back(text: str, key: str) -> bool:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    try:
+        found = OverridesParser.create().parse_override(f"x={{{text}:0}}").value()
+    except HydraException:
+        return False
+    return [(type(name), name) for name in found] == [(str, key)]

@@ -11,7 +11,10 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
+
+from launch.errors import within
 
 NUMERIC = ("seed", "model", "data", "kernel", "objective", "trainer")
 SILENT = {  # settings inside those nodes that cannot change the numbers
@@ -38,7 +41,8 @@ def phases_of(config: DictConfig) -> list[Phase]:
         overlay = OmegaConf.to_container(config.phases[name] or OmegaConf.create(), resolve=True)
         if not overlay.pop("when", True):
             continue
-        overlaid = overlay_phase(config, overlay)
+        with within("phases", str(name)):
+            overlaid = overlay_phase(config, overlay)
         parent = found[-1].key if found else None
         found.append(Phase(str(name), overlaid, phase_key(overlaid, parent), parent))
     return found
@@ -51,8 +55,26 @@ def overlay_phase(config: DictConfig, overlay: dict[str, Any]) -> DictConfig:
     """
     base = without_hydra(config)
     _apply(base, "", overlay)
-    OmegaConf.resolve(base)
+    try:
+        OmegaConf.resolve(base)
+    except OmegaConfBaseException as error:
+        error.full_key = error.full_key or _unresolved(base)  # which OmegaConf does not say
+        raise
     return base
+
+
+def _unresolved(node: DictConfig | ListConfig, prefix: str = "") -> str:
+    """The first key of a config whose interpolation has no value."""
+    for key in node if isinstance(node, DictConfig) else range(len(node)):
+        path = f"{prefix}.{key}" if prefix else str(key)
+        try:
+            value = node[key]
+        except OmegaConfBaseException:
+            return path
+        found = _unresolved(value, path) if OmegaConf.is_config(value) else ""
+        if found:
+            return found
+    return ""
 
 
 def without_hydra(config: DictConfig) -> DictConfig:

@@ -15,6 +15,8 @@ from typing import Any
 from lightning.pytorch.loggers.logger import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
+from launch.store import StorageFull, write_atomic
+
 
 class MetricsFile(Logger):
     """Append scalars to ``metrics.jsonl``; a full disk stops the file and never the run."""
@@ -24,9 +26,12 @@ class MetricsFile(Logger):
         self.path = path
         self._lines: list[str] = []
         self._alive = True
-        if path.exists():
-            kept = [entry for entry in read_metrics(path) if entry["step"] < keep_below]
-            path.write_text("".join(json.dumps(entry) + "\n" for entry in kept))
+        try:
+            if path.exists():
+                kept = [entry for entry in read_metrics(path) if entry["step"] < keep_below]
+                write_atomic(path, "".join(json.dumps(entry) + "\n" for entry in kept))
+        except (OSError, StorageFull):
+            self._alive = False
 
     @property
     def name(self) -> str:
@@ -69,7 +74,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     """The entries of a metrics file in order, later ones for the same step and name replacing earlier; a half-written
     last line is left out."""
     merged: dict[int, dict[str, Any]] = {}
-    for line in path.read_text().splitlines():
+    for line in path.read_text(errors="replace").splitlines():
         try:
             entry = json.loads(line)
             merged.setdefault(int(entry["step"]), {}).update(entry)

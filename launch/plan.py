@@ -40,13 +40,21 @@ def compose_jobs(words: Sequence[str]) -> tuple[list[Job], Store]:
     from hydra import initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
 
+    from launch.check import guess_locator
+    from launch.errors import explain
     from launch.schema import register
     from launch.sweep import prepare
 
     register()
     with initialize_config_dir(str(CONF), version_base="1.3"):
         loader = GlobalHydra.instance().config_loader()
-        master = loader.load_configuration("config", overrides=list(words), run_mode=_multirun())
+        try:
+            master = loader.load_configuration("config", overrides=list(words), run_mode=_multirun())
+        except Exception as error:
+            explained = explain(error, guess_locator(words, error))
+            if explained is None:
+                raise
+            raise explained from error
         return prepare(loader, master, list(words))
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from omegaconf import DictConfig
 
-from launch.check import Locator, check_arm_keys, check_config, check_sweep
+from launch.check import Locator, check_arm_keys, check_config, check_hydra_targets, check_sweep, guess_locator
 from launch.errors import EXIT_BAD_INPUT, EXIT_FAILED_RUNS, UserError, explain
 from launch.expand import Job, expand, override_key, parse_command_line, single_job
 from launch.keys import digest
@@ -88,6 +89,7 @@ def prepare(loader: Any, master: DictConfig, arguments: Sequence[str]) -> tuple[
         line = parse_command_line(arguments, loader)
         base = compose(line.fixed)
         locate = Locator([*line.fixed, *(text for _, texts in line.sweeps for text in texts)], choices(base))
+        check_hydra_targets(base)
         check_sweep(base, locate)
         check_arm_keys(base, compose([text for text in line.fixed if override_key(text) == "experiment"]), locate)
         _check_names(base, locate)
@@ -95,10 +97,10 @@ def prepare(loader: Any, master: DictConfig, arguments: Sequence[str]) -> tuple[
         jobs = [single_job(line, compose)] if base.job.single else expand(line, compose, groups)
         for job in jobs:
             for phase in job.phases:
-                check_config(phase.config, locate)
+                scopes = (("phases", phase.name), ("sweep", "arms", job.arm), ("sweep", "grid"))
+                check_config(phase.config, partial(locate, scopes=scopes))
     except Exception as error:
-        locate = Locator(list(arguments), _choices_guess(arguments))
-        explained = explain(error, locate)
+        explained = explain(error, guess_locator(arguments, error))
         if explained is None:
             raise
         raise explained from error
@@ -109,11 +111,6 @@ def prepare(loader: Any, master: DictConfig, arguments: Sequence[str]) -> tuple[
 
 def choices(config: DictConfig) -> dict[str, Any]:
     return dict(config.hydra.runtime.choices)
-
-
-def _choices_guess(arguments: Sequence[str]) -> dict[str, str]:
-    pairs = (text.split("=", 1) for text in arguments if "=" in text)
-    return {key: value for key, value in pairs if key == "experiment"}
 
 
 def _check_names(config: DictConfig, locate) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -59,21 +60,24 @@ def find_definition(target: str) -> Definition | None:
     return _search(path, module, name, depth=0) if path else None
 
 
-def require_definition(target: object, where: str) -> Definition | None:
+def require_definition(target: object, where: Callable[[], str]) -> Definition:
     """As ``find_definition``, with a one-line UserError for a target that is refused or does not exist.
 
-    Returns None for a target of an allowed outside package whose source has no plain definition (built in C).
+    where: says where the target is set. A name of an allowed outside package must have a plain definition in its
+    sources too: what merely can be reached through them (``torch.nn.modules.module.os.system``) is not theirs.
     """
     if not isinstance(target, str) or not is_allowed(target):
-        raise UserError(f"_target_ '{target}' is outside the allowed packages", where=where,
+        raise UserError(f"_target_ '{target}' is outside the allowed packages", where=where(),
                         cure=f"allowed: {', '.join(ROOMS)} of this project and {', '.join(PACKAGES)}")
     found = find_definition(target)
-    if found is None and target.split(".")[0] in ROOMS:
+    if found is None:
         module, _, name = target.rpartition(".")
         path = _module_file(module)
         if path is None:
-            raise UserError(f"_target_ '{target}' names no module", where=where, names=_modules(), value=module)
-        raise UserError(f"_target_ '{target}' is not defined in {path.relative_to(PROJECT)}", where=where,
+            near = _modules() if target.split(".")[0] in ROOMS else ()
+            raise UserError(f"_target_ '{target}' names no module", where=where(), names=near, value=module)
+        file = path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else module
+        raise UserError(f"_target_ '{target}' is not defined in {file}", where=where(),
                         names=_top_names(_parse(path)), value=name)
     return found
 
@@ -113,12 +117,12 @@ def _follow_import(tree: ast.Module, path: Path, module: str, name: str, depth: 
     for node in ast.walk(tree):
         if not isinstance(node, ast.ImportFrom):
             continue
-        for alias in node.names:
-            if alias.name != "*" and (alias.asname or alias.name) == name:
-                source = _absolute(node, path, module)
-                if is_allowed(source + ".x"):
-                    file = _module_file(source)
-                    return _search(file, source, alias.name, depth + 1) if file else None
+        source = _absolute(node, path, module)
+        file = _module_file(source) if is_allowed(source + ".x") else None
+        for alias in node.names if file else ():
+            wanted = name if alias.name == "*" else alias.name
+            if (alias.asname or wanted) == name and (found := _search(file, source, wanted, depth + 1)):
+                return found
     return None
 
 
