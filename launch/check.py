@@ -33,20 +33,25 @@ SIMPLE_TYPES = {"int": int, "float": (int, float), "str": str, "bool": bool}
 
 
 def check_config(config: DictConfig, locate: Callable[[str], str]) -> None:
-    """Raise a UserError for the first thing wrong in a composed job config; ``locate`` tells where a key is set."""
+    """Raise a UserError for the first thing wrong in a job or phase config; ``locate`` tells where a key is set."""
     _check_known_keys(config, Schema, "", locate)
     resolved = _resolve(config, locate)
     _check_scale(resolved, locate)
-    if resolved["trainer"]["max_steps"] < 1:
-        raise UserError("a phase has no steps: trainer.max_steps is 0", where=locate("trainer.max_steps"),
-                        cure="set trainer.max_steps in the experiment or in its phases")
-    for name in COMPONENTS:
+    for name in (name for name in COMPONENTS if name in resolved):
         for path, node in _target_nodes(resolved[name], name):
             check_target_node(node, path, GIVEN[name] if path.split("[")[0] == name else set(), locate)
         if name in ("measure", "derive", "figure"):
             _require_targets(resolved[name], name, locate)
     for path, node in _target_nodes(resolved["trainer"], "trainer"):
         check_target_node(node, path, set(), locate)
+
+
+def check_phase(config: DictConfig, locate: Callable[[str], str]) -> None:
+    """As ``check_config``, for a phase, which must also have steps to do."""
+    check_config(config, locate)
+    if config.trainer.max_steps < 1:
+        raise UserError("a phase has no steps: trainer.max_steps is 0", where=locate("trainer.max_steps"),
+                        cure="set trainer.max_steps in the experiment or in its phases")
 
 
 def _check_known_keys(node: DictConfig, kind: type, path: str, locate) -> None:

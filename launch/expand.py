@@ -16,7 +16,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from launch.errors import UserError, within
-from launch.keys import Phase, digest, phases_of, run_key
+from launch.keys import Phase, digest, phases_of, run_key, without_hydra
 
 QUIET = (  # overrides that change no number, so that the results stay the experiment's own
     "launcher", "logger", "store", "results", "hydra", "job.until", "job.single", "trainer.progress_bar",
@@ -149,11 +149,9 @@ def _expand_variant(fixed, replaced, variant, compose, groups) -> list[Job]:
         _refuse_clash(arm, overrides, fixed)
         pinned = {key: [overrides.pop(key)] for key in list(overrides) if key in grid}
         axes = {**{key: pinned.get(key, values) for key, values in grid.items()}, "seed": seeds}
-        arm_texts = tuple(format_override(key, value, groups) for key, value in overrides.items())
-        labels = (format_override("job.arm", arm, groups), format_override("job.variant", variant, groups))
-        texts = (*fixed, *arm_texts, *labels)
+        settings = {**overrides, "job.arm": arm, "job.variant": variant}
         with within("sweep", "arms", str(arm)):
-            jobs += _cross(texts, variant, arm, axes, sweep["fuse"], compose, groups)
+            jobs += _cross(fixed, settings, axes, sweep["fuse"], compose, groups)
     return jobs
 
 
@@ -181,21 +179,26 @@ def _refuse_clash(arm: str, overrides: dict, fixed: Sequence[str]) -> None:
                             cure="drop it, or run without -m to make one run with your own value")
 
 
-def _cross(texts, variant, arm, axes, fuse, compose, groups) -> Iterator[Job]:
-    """The jobs of one arm: the product of the axes that are not fused, with the fused ones as lists."""
+def _cross(fixed, settings, axes, fuse, compose, groups) -> Iterator[Job]:
+    """The jobs of one arm: the product of the axes that are not fused, with the fused ones as lists.
+
+    Hydra composes once for each choice of groups; plain values are set on copies, as Hydra would set them.
+    """
     fused = {key: tuple(axes[key]) for key in fuse}
     free = {key: values for key, values in axes.items() if key not in fused}
-    by_group = [key for key in free if key in groups]
     for point in itertools.product(*free.values()):
         chosen = dict(zip(free, point, strict=True))
-        values = {**chosen, **{key: list(values) for key, values in fused.items()}}
-        own = tuple(format_override(key, value, groups) for key, value in values.items())
-        config = compose((*texts, *(text for text in own if override_key(text) in by_group))).copy()
+        values = {**settings, **chosen, **{key: list(values) for key, values in fused.items()}}
+        texts = {key: format_override(key, value, groups) for key, value in values.items()}
+        composed = compose((*fixed, *(text for key, text in texts.items() if key in groups)))
+        config = without_hydra(composed)
+        OmegaConf.set_struct(config, True)  # as composed, so that a key which does not exist is refused
         for key, value in values.items():
-            if key not in by_group:
-                OmegaConf.update(config, key, value, merge=False)
+            if key not in groups:
+                OmegaConf.update(config, key, value, merge=True)
         chosen.pop("seed", None)
-        yield make_job((*texts, *own), config, variant, arm, chosen, tuple(fused.items()))
+        yield make_job((*fixed, *texts.values()), config, settings["job.variant"], settings["job.arm"], chosen,
+                       tuple(fused.items()))
 
 
 def make_job(overrides, config, variant, arm, point, axes) -> Job:

@@ -21,6 +21,7 @@ SILENT = {  # settings inside those nodes that cannot change the numbers
     "trainer": {"checkpoint_every_seconds", "checkpoint_every_steps", "log_every_steps", "progress_bar"},
     "data": {"workers", "root", "download"},
 }
+JUDGING = ("hydra", "measure", "derive", "claims", "figure")  # what comes after the phases
 KEY_LENGTH = 16
 
 
@@ -53,7 +54,7 @@ def overlay_phase(config: DictConfig, overlay: dict[str, Any]) -> DictConfig:
 
     Raises OmegaConf's key errors for a key that the schema does not know.
     """
-    base = without_hydra(config)
+    base = OmegaConf.masked_copy(config, [key for key in config if key not in JUDGING])
     _apply(base, "", overlay)
     try:
         OmegaConf.resolve(base)

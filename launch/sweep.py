@@ -14,7 +14,15 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from launch.check import Locator, check_arm_keys, check_config, check_hydra_targets, check_sweep, guess_locator
+from launch.check import (
+    Locator,
+    check_arm_keys,
+    check_config,
+    check_hydra_targets,
+    check_phase,
+    check_sweep,
+    guess_locator,
+)
 from launch.errors import EXIT_BAD_INPUT, EXIT_FAILED_RUNS, UserError, explain
 from launch.expand import Job, expand, override_key, parse_command_line, single_job
 from launch.keys import digest
@@ -96,9 +104,7 @@ def prepare(loader: Any, master: DictConfig, arguments: Sequence[str]) -> tuple[
         groups = loader.list_groups("")
         jobs = [single_job(line, compose)] if base.job.single else expand(line, compose, groups)
         for job in jobs:
-            for phase in job.phases:
-                scopes = (("phases", phase.name), ("sweep", "arms", job.arm), ("sweep", "grid"))
-                check_config(phase.config, partial(locate, scopes=scopes))
+            _check_job(job, locate)
     except Exception as error:
         explained = explain(error, guess_locator(arguments, error))
         if explained is None:
@@ -107,6 +113,13 @@ def prepare(loader: Any, master: DictConfig, arguments: Sequence[str]) -> tuple[
     store = Store(base.store.path)
     store.require_writable()
     return jobs, store
+
+
+def _check_job(job: Job, locate: Locator) -> None:
+    scopes = (("sweep", "arms", job.arm), ("sweep", "grid"))
+    check_config(job.config, partial(locate, scopes=scopes))
+    for phase in job.phases:
+        check_phase(phase.config, partial(locate, scopes=(("phases", phase.name), *scopes)))
 
 
 def choices(config: DictConfig) -> dict[str, Any]:
@@ -184,13 +197,15 @@ def _launch(launcher: Any, batches: list, jobs: list[Job], store: Store, screen:
         except Exception as error:  # a worker was killed: the store knows which jobs were finished before that
             lost = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
             return [{"state": "done" if store.run(job.key).is_done() else "failed", "error": lost} for job in jobs]
-    return [_result(item) for item in returned]
+    return [_result(item, job) for item, job in zip(returned, jobs, strict=True)]
 
 
-def _result(item: Any) -> dict[str, Any]:
+def _result(item: Any, job: Job) -> dict[str, Any]:
     from hydra.core.utils import JobStatus
 
     if item.status == JobStatus.COMPLETED:
+        if item.return_value["key"] != job.key:  # the launcher composed another config than the one checked here
+            return {"state": "failed", "error": f"expected key {job.key}, the job had {item.return_value['key']}"}
         return item.return_value
     error = item._return_value
     return {"state": "failed", "error": f"{type(error).__name__}: {error}"}
