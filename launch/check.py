@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -182,7 +182,7 @@ def check_sweep(config: DictConfig, locate) -> None:
 def _check_claims(config: DictConfig, sweep: dict, locate) -> None:
     from experiments.claim_check import validate_claims
 
-    metrics, derived = (declared_metrics(config, node) for node in ("measure", "derive"))
+    metrics, derived = (declared_metrics(config, node, locate) for node in ("measure", "derive"))
     claims = OmegaConf.to_container(config.claims, resolve=True)
     arms = set(sweep["arms"] or {"run": {}})
     axes = dict(sweep["grid"])
@@ -202,13 +202,14 @@ def _claim_key(problem: str, claims: list[Any]) -> str:
     return f"claims[{ids.index(named.group(1))}].{named.group(2)}" if named and named.group(1) in ids else "claims"
 
 
-def declared_metrics(config: DictConfig, node: str) -> set[str]:
+def declared_metrics(config: DictConfig, node: str, locate) -> set[str]:
     """The metric names that the functions of ``measure`` or ``derive`` declare in their decorators."""
     names: set[str] = set()
-    for item in config[node]:
-        definition = require_definition(item["_target_"], lambda: node)
+    for index, item in enumerate(config[node]):
+        where = partial(locate, f"{node}[{index}]._target_")
+        definition = require_definition(item["_target_"], where)
         if not definition.metrics:
-            raise UserError(f"{item['_target_']} declares no metric names", where=node,
+            raise UserError(f"{item['_target_']} declares no metric names", where=where(),
                             cure="decorate it with @measurement(...) or @derived(...)")
         names |= set(definition.metrics)
     return names

@@ -99,15 +99,18 @@ class Screen:
         if not failed:
             return
         from rich.markup import escape
-        from rich.table import Table
+        from rich.table import Column, Table
 
         title = f"{len(failed)} of the jobs failed; the same command retries them"
-        table = Table("failed run", "error", "log", title=title)
+        table = Table("failed run", Column("error", overflow="fold"), title=title)
         for job in failed:
-            entry = store.run(job.key)
-            error = outcome.errors.get(job.key) or entry.status().get("error", "not finished")
-            table.add_row(job.name, escape(error), str(entry.folder / "log.txt"))
+            error = outcome.errors.get(job.key) or store.run(job.key).status().get("error", "not finished")
+            table.add_row(job.name, escape(error))
         self.console.print(table)
+        for job in failed:
+            log = store.run(job.key).folder / "log.txt"
+            if log.exists():  # not for a job that waited for another one's phase
+                self.console.print(f"log of {job.name}: {log}", markup=False, soft_wrap=True)
 
 
 def _running(jobs: Sequence[Job], states: dict[str, dict], finished: int) -> str:

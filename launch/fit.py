@@ -135,9 +135,12 @@ def _fit(store: Store, phase: Phase, entry: Entry, data: Any, report: Sequence[E
     with warnings.catch_warnings():
         for text in BORING:
             warnings.filterwarnings("ignore", message=f".*{text}.*")
-        trainer.fit(objective, datamodule=data, ckpt_path=found[0] if found else None, weights_only=True)
-    if trainer.interrupted:
-        raise KeyboardInterrupt
+        try:
+            trainer.fit(objective, datamodule=data, ckpt_path=found[0] if found else None, weights_only=True)
+        except SystemExit:  # what Lightning makes of Ctrl-C
+            if trainer.interrupted:
+                raise KeyboardInterrupt from None
+            raise
     seconds = next(item for item in trainer.callbacks if isinstance(item, Checkpoint)).seconds
     _finish(phase, entry, objective, data, kernels, seconds)
 

@@ -11,8 +11,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseException
 
 from launch.errors import within
 
@@ -39,10 +39,10 @@ def phases_of(config: DictConfig) -> list[Phase]:
     """The phases of a job config in order, those left out by a false ``when`` removed."""
     found: list[Phase] = []
     for name in config.phases:
-        overlay = OmegaConf.to_container(config.phases[name] or OmegaConf.create(), resolve=True)
-        if not overlay.pop("when", True):
-            continue
         with within("phases", str(name)):
+            overlay = OmegaConf.to_container(config.phases[name] or OmegaConf.create(), resolve=True)
+            if not overlay.pop("when", True):
+                continue
             overlaid = overlay_phase(config, overlay)
         parent = found[-1].key if found else None
         found.append(Phase(str(name), overlaid, phase_key(overlaid, parent), parent))
@@ -58,20 +58,21 @@ def overlay_phase(config: DictConfig, overlay: dict[str, Any]) -> DictConfig:
     _apply(base, "", overlay)
     try:
         OmegaConf.resolve(base)
-    except OmegaConfBaseException as error:
-        error.full_key = error.full_key or _unresolved(base)  # which OmegaConf does not say
+    except InterpolationResolutionError as error:
+        error.full_key = error.full_key or _unresolved(base)  # which OmegaConf does not say here
         raise
     return base
 
 
-def _unresolved(node: DictConfig | ListConfig, prefix: str = "") -> str:
-    """The first key of a config whose interpolation has no value."""
+def _unresolved(node: Any, prefix: str = "") -> str:
     for key in node if isinstance(node, DictConfig) else range(len(node)):
         path = f"{prefix}.{key}" if prefix else str(key)
         try:
             value = node[key]
-        except OmegaConfBaseException:
+        except InterpolationResolutionError:
             return path
+        except OmegaConfBaseException:  # a missing value, which is checked elsewhere
+            continue
         found = _unresolved(value, path) if OmegaConf.is_config(value) else ""
         if found:
             return found

@@ -7,7 +7,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from launch import CONF
+from launch import CONF, PROJECT
+from launch.errors import UserError
 from launch.schema import SCALES
 
 HEADER_KEYS = ("paper", "claim", "command", "minutes", "expect", "shrunk")
@@ -47,7 +48,7 @@ def experiments() -> dict[str, list[str]]:
 def read_header(path: Path) -> Header:
     """Parse the header comment of ``conf/experiment/<slug>.yaml``.
 
-    Raises ValueError naming the file and the line that is missing or malformed.
+    Raises UserError naming the file and the line that is missing or malformed.
     """
     entries: dict[str, str] = {}
     key = ""
@@ -62,18 +63,22 @@ def read_header(path: Path) -> Header:
             entries[key] += " " + line.lstrip("# ").strip()
     missing = [key for key in HEADER_KEYS if not entries.get(key)]
     if missing:
-        raise ValueError(f"{path}: header lacks {', '.join(missing)}")
+        raise UserError(f"header lacks {', '.join(missing)}", where=_name(path), cure="see docs/adding-a-paper.md")
     return Header(**{**entries, "minutes": _minutes(entries["minutes"], path)})
 
 
 def _minutes(text: str, path: Path) -> dict[str, tuple[float, str]]:
     found = {}
     for part in text.split("|"):
-        match = re.match(r"\s*(\w+) ([\d.]+) (measured|estimated)\b", part)
+        match = re.fullmatch(r"\s*(\w+) (\d+(?:\.\d+)?) (measured|estimated)\s*", part)
         if not match or match.group(1) not in SCALES:
-            raise ValueError(f"{path}: 'minutes' has '{part.strip()}', expected 'cpu 3.2 measured'")
+            raise UserError(f"'minutes' has '{part.strip()}'", where=_name(path), cure="expected 'cpu 3.2 measured'")
         found[match.group(1)] = (float(match.group(2)), match.group(3))
     return found
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else path)
 
 
 def print_list() -> None:

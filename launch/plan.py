@@ -111,6 +111,9 @@ def minutes_text(config: DictConfig) -> str:
     """The minutes that the experiment's header gives for this scale."""
     from launch.listing import read_header
 
+    scale = config.experiment.scale
     header = read_header(CONF / "experiment" / f"{config.experiment.slug}.yaml")
-    value, kind = header.minutes.get(config.experiment.scale, (float("nan"), "unknown"))
-    return f"expected: {value:g} minutes ({kind}) at {config.experiment.scale} scale"
+    if scale not in header.minutes:
+        return f"the experiment gives no minutes for {scale} scale"
+    value, kind = header.minutes[scale]
+    return f"expected: {value:g} minutes ({kind}) at {scale} scale"

@@ -22,7 +22,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from launch import PROJECT
-from launch.targets import ROOMS, _module_file
+from launch.targets import ROOMS, _absolute, _module_file
 
 PACKAGES = ("torch", "lightning", "numpy", "scipy", "scikit-learn", "torchvision", "hydra-core", "omegaconf", "numba",
             "deepspeed", "triton")
@@ -64,11 +64,13 @@ def import_closure(modules: Iterable[str]) -> set[Path]:
 def imported_modules(path: Path) -> tuple[str, ...]:
     """The modules of the project's rooms that a file imports."""
     names = []
+    own = ".".join(path.relative_to(PROJECT).with_suffix("").parts).removesuffix(".__init__")
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.ImportFrom):
+            source = _absolute(node, path, own)
+            names += [source, *(f"{source}.{alias.name}" for alias in node.names)]
     return tuple(name for name in names if name.split(".")[0] in ROOMS and _module_file(name))
 
 

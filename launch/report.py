@@ -113,7 +113,7 @@ def combine_provenance(jobs: Sequence[Job], store: Store, wall: float) -> dict[s
     for card in cards:
         for name, phase in card["phases"].items():
             phases.setdefault(name, {})[phase["key"]] = phase["seconds"]
-    sources = {name: kept for card in cards for name, kept in card["sources"].items()}
+    sources = _joined_sources([card["sources"] for card in cards])
     fitting = {name: sum(kept.values()) for name, kept in phases.items()}
     measuring = sum({job.key: card["measure_seconds"] for job, card in zip(jobs, cards, strict=True)}.values())
     config = jobs[0].config
@@ -135,16 +135,28 @@ def combine_provenance(jobs: Sequence[Job], store: Store, wall: float) -> dict[s
     }
 
 
+def _joined_sources(recorded: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """One hash a file; where runs were made from different versions of it all of them, which is stale for good."""
+    versions: dict[str, set[str]] = {}
+    for sources in recorded:
+        for name, kept in sources.items():
+            versions.setdefault(name, set()).add(kept)
+    return {name: "+".join(sorted(kept)) for name, kept in versions.items()}
+
+
 def _draw(node: Mapping[str, Any], runs: Runs, claims: list[dict], folder: Path, provenance: Mapping) -> None:
     from hydra.utils import instantiate
     from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    from experiments.style import figure_style
 
     figure = instantiate({**node, "_partial_": True})(runs, claims)
     FigureCanvasAgg(figure)
     note = json.dumps({name: provenance[name] for name in ("commit", "sources_hash", "data", "runs")})
     for kind, metadata in (("png", {"Description": note}), ("svg", {"Description": note, "Date": None})):
         buffer = io.BytesIO()
-        figure.savefig(buffer, format=kind, metadata=metadata, bbox_inches="tight")
+        with figure_style():  # ticks are made now; the salt names all but the clip paths of an SVG the same each time
+            figure.savefig(buffer, format=kind, metadata=metadata, bbox_inches="tight")
         write_atomic(folder / f"figure.{kind}", buffer.getvalue())
 
 

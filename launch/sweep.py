@@ -95,11 +95,14 @@ def prepare(loader: Any, master: DictConfig, arguments: Sequence[str]) -> tuple[
 
     try:
         line = parse_command_line(arguments, loader)
+        own = [text for text in line.fixed if override_key(text) == "experiment"]
+        if own and not line.sweeps:
+            known[line.fixed] = master  # Hydra has just composed it from the same words
         base = compose(line.fixed)
         locate = Locator([*line.fixed, *(text for _, texts in line.sweeps for text in texts)], choices(base))
         check_hydra_targets(base)
         check_sweep(base, locate)
-        check_arm_keys(base, compose([text for text in line.fixed if override_key(text) == "experiment"]), locate)
+        check_arm_keys(base, compose(own), locate)
         _check_names(base, locate)
         groups = loader.list_groups("")
         jobs = [single_job(line, compose)] if base.job.single else expand(line, compose, groups)

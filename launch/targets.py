@@ -47,7 +47,7 @@ class Definition:
 
 def is_allowed(target: str) -> bool:
     """Whether the dotted path starts in a room of the project or an allowed package."""
-    return target.split(".")[0] in ROOMS or any(target.startswith(package + ".") for package in PACKAGES)
+    return target.startswith(tuple(f"{name}." for name in (*ROOMS, *PACKAGES)))
 
 
 @cache

@@ -15,6 +15,9 @@ class ArmsSweeper(Sweeper):
     """Hands Hydra's config loader and the chosen launcher to the harness and ends with its exit status."""
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        from launch.check import check_hydra_targets
+
+        check_hydra_targets(config)
         self.config, self.hydra_context = config, hydra_context
         self.launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
