@@ -16,8 +16,9 @@ import sys
 from collections.abc import Callable, Sequence
 
 from launch import CONF
-from launch.errors import EXIT_BAD_INPUT, explain
+from launch.errors import EXIT_BAD_INPUT, UserError, explain
 
+MULTIRUN = {"-m", "--multirun"}
 HYDRA_FLAGS = {"--help", "-h", "--hydra-help", "--cfg", "-c", "--info", "-i", "--resolve", "--package", "-p",
                "--version", "--shell-completion", "-sc"}
 
@@ -102,10 +103,22 @@ def run_hydra(words: list[str]) -> None:
 
     register()
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors come back here, where they become one line
-    if not HYDRA_FLAGS & set(words) and not {"-m", "--multirun"} & set(words):
-        words = ["--multirun", *words, "job.single=true"]
+    if not HYDRA_FLAGS & set(words):
+        words = ["--multirun", *_overrides(words), *(() if MULTIRUN & set(words) else ("job.single=true",))]
     sys.argv = ["reprise", *words]
     hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(execute)()
+
+
+def _overrides(words: list[str]) -> list[str]:
+    """The words without ``-m``, which Hydra takes only before them. Raises UserError for any other option."""
+    for word in words:
+        if word.startswith("-") and word not in MULTIRUN:
+            raise UserError(f"unknown option '{word}'", where="command line", names=MULTIRUN | HYDRA_FLAGS, value=word,
+                            cure="settings are written key=value")
+        if word.lstrip("+~").startswith("hydra.") and "_target_" in word:  # Hydra imports it before any check of ours
+            raise UserError(f"'{word}' names code to import", where="command line",
+                            cure="choose a launcher with launcher=<name>")
+    return [word for word in words if word not in MULTIRUN]
 
 
 if __name__ == "__main__":

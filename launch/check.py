@@ -52,6 +52,10 @@ def check_phase(config: DictConfig, locate: Callable[[str], str]) -> None:
     if config.trainer.max_steps < 1:
         raise UserError("a phase has no steps: trainer.max_steps is 0", where=locate("trainer.max_steps"),
                         cure="set trainer.max_steps in the experiment or in its phases")
+    size, ranks = config.data.get("batch_size"), config.trainer.devices * config.trainer.num_nodes
+    if isinstance(size, int) and size % ranks:
+        raise UserError(f"batch_size {size} does not divide among {ranks} ranks", where=locate("data.batch_size"),
+                        cure=f"for example data.batch_size={size - size % ranks or ranks}")
 
 
 def _check_known_keys(node: DictConfig, kind: type, path: str, locate) -> None:

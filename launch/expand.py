@@ -140,7 +140,8 @@ def variant_name(changes: Sequence[str]) -> str:
 def _expand_variant(fixed, replaced, variant, compose, groups) -> list[Job]:
     base = compose(fixed)
     sweep = OmegaConf.to_container(base.sweep, resolve=True)
-    arms = _chosen_arms(sweep["arms"], replaced.get("job.arm"))
+    arms = OmegaConf.to_container(base.sweep.arms, resolve=False)  # interpolations see what the arm itself sets
+    arms = _chosen_arms(arms, replaced.get("job.arm"))
     grid = {key: replaced.get(key, values) for key, values in sweep["grid"].items()}
     seeds = _seeds(replaced.get("seed", sweep["seeds"]))
     jobs = []

@@ -83,7 +83,7 @@ def report_variant(jobs: Sequence[Job], store: Store, wall: float) -> tuple[Path
 def result_folder(job: Job, store: Store) -> Path:
     """The committed folder for the experiment as it stands; one in the store for a command line that changed it."""
     node = job.config.experiment
-    base = Path(job.config.results.path) if not job.variant else store.path / "reports"
+    base = Path(job.config.results.path).expanduser() if not job.variant else store.path / "reports"
     return base / node.slug / node.scale / job.variant
 
 

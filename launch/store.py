@@ -93,19 +93,20 @@ class Entry:
 
     def is_done(self) -> bool:
         """Whether the entry is complete: its files are all there with the recorded sizes."""
-        done = read_json(self.folder / DONE)
-        return done is not None and all(
-            (self.folder / name).is_file() and (self.folder / name).stat().st_size == kept["bytes"]
-            for name, kept in done["files"].items()
+        kept = self._kept()
+        return kept is not None and all(
+            (self.folder / name).is_file() and (self.folder / name).stat().st_size == one["bytes"]
+            for name, one in kept.items()
         )
+
+    def _kept(self) -> dict[str, dict[str, Any]] | None:
+        done = read_json(self.folder / DONE)
+        return done["files"] if isinstance(done, dict) and "files" in done else None
 
     def damaged_files(self) -> list[str]:
         """Files of a finished entry that are missing or differ from what was written."""
-        done = read_json(self.folder / DONE)
-        if done is None:
-            return []
-        return [name for name, kept in done["files"].items()
-                if not (self.folder / name).is_file() or file_digest(self.folder / name) != kept["sha256"]]
+        return [name for name, one in (self._kept() or {}).items()
+                if not (self.folder / name).is_file() or file_digest(self.folder / name) != one["sha256"]]
 
     def finish(self, files: Mapping[str, bytes | str], info: Mapping[str, Any] | None = None) -> None:
         """Write the files, then the marker that makes the entry complete."""
@@ -163,14 +164,19 @@ class Store:
 
     def require_writable(self) -> None:
         """Raise a UserError when nothing could be stored here; leaves no trace."""
-        existing = next(parent for parent in [self.path, *self.path.parents] if parent.exists())
-        if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-            raise UserError(f"cannot write to the store {self.path}", where="store.path",
-                            cure="choose another with store.path=FOLDER")
+        existing = require_writable(self.path, "the store", "store.path")
         free = shutil.disk_usage(existing).free
         if free < NEEDED_BYTES:
             raise StorageFull(f"only {free / 1024**2:.0f} MB left for the store {self.path}", where="store.path",
                               cure="free some or choose another disk with store.path=FOLDER")
+
+
+def require_writable(folder: Path, name: str, key: str) -> Path:
+    """Raise a UserError when the folder cannot be made or written; the nearest folder that exists. Leaves no trace."""
+    existing = next(parent for parent in [folder, *folder.parents] if parent.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        raise UserError(f"cannot write to {name} {folder}", where=key, cure=f"choose another with {key}=FOLDER")
+    return existing
 
 
 def pack_measurements(values: Mapping[str, Any]) -> dict[str, bytes | str]:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
@@ -27,7 +28,7 @@ from launch.errors import EXIT_BAD_INPUT, EXIT_FAILED_RUNS, UserError, explain
 from launch.expand import Job, expand, override_key, parse_command_line, single_job
 from launch.keys import digest
 from launch.provenance import changed_sources
-from launch.store import Store, read_json, write_json
+from launch.store import Store, read_json, require_writable, write_json
 
 RERUN = ("none", "stale", "all")
 
@@ -95,6 +96,9 @@ def prepare(loader: Any, master: DictConfig, arguments: Sequence[str]) -> tuple[
 
     try:
         line = parse_command_line(arguments, loader)
+        if any(key == "experiment" for key, _ in line.sweeps):
+            raise UserError("several experiments in one command", where="command line",
+                            cure="give a command for each, or `make reproduce-all`")
         own = [text for text in line.fixed if override_key(text) == "experiment"]
         if own and not line.sweeps:
             known[line.fixed] = master  # Hydra has just composed it from the same words
@@ -115,6 +119,8 @@ def prepare(loader: Any, master: DictConfig, arguments: Sequence[str]) -> tuple[
         raise explained from error
     store = Store(base.store.path)
     store.require_writable()
+    if not base.job.single:
+        require_writable(Path(base.results.path).expanduser().absolute(), "the results", "results.path")
     return jobs, store
 
 
