@@ -39,7 +39,7 @@ CASES = [  # words, what the line says after where the mistake stands, or in all
     (f"sweep.fuse=[sede] -m {VAE}", "sweep.fuse names 'sede' @; nearest: seed; only seed and grid axes"),
     (f"{VAE} -m claims=[] measure=[{{_target_:experiments.vae.objective.Learner}}]", "declares no metric names"),
     (f"{VAE} --multrun", "unknown option '--multrun' (command line); nearest: --multirun"),
-    (f"hydra.launcher._target_=os.system -m {VAE}", "'os.system' is outside hydra's own plugins (command line)"),
+    (f"hydra.launcher._target_=os.system -m {VAE}", "'hydra.launcher._target_=os.system' names code to import (command line)"),
     ("lisst", "'lisst' (command line); write key=value"),
     ("plan experiment=vea", "unknown experiment 'vea' (command line: experiment=vea); nearest: vae"),
     ("verdicts vea", "no results for 'vea'"),
