@@ -48,6 +48,7 @@ def _execute(config: DictConfig, phases: list[Phase], key: str, store: Store, en
     limit_threads(config.trainer.threads)
     from launch.fit import build_data, fit_phase
 
+    _require_devices(config)
     until = config.job.until
     try:
         data = build_data(phases[-1].config)  # before anything is written: missing data is the user's to mend
@@ -66,6 +67,15 @@ def _execute(config: DictConfig, phases: list[Phase], key: str, store: Store, en
             if not entry.is_done():
                 _measure(config, phases, store, entry, data)
         entry.report(state="done")
+
+
+def _require_devices(config: DictConfig) -> None:
+    import torch
+
+    trainer = config.trainer
+    if trainer.accelerator in ("gpu", "cuda") and torch.cuda.device_count() < trainer.devices:
+        raise UserError(f"trainer.devices is {trainer.devices} and this machine shows {torch.cuda.device_count()} GPUs",
+                        cure="run it where there are enough, or another scale (SCALE=cpu), or trainer=cpu")
 
 
 def _loggers(config: DictConfig, phases: list[Phase], phase: Phase, store: Store, key: str) -> list[Any]:

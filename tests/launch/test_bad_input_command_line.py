@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import torch
 
 from launch.checkpoint import checkpoints
 from launch.run import execute
@@ -39,7 +40,9 @@ CASES = [  # words, what the line says after where the mistake stands, or in all
     (f"sweep.fuse=[sede] -m {VAE}", "sweep.fuse names 'sede' @; nearest: seed; only seed and grid axes"),
     (f"{VAE} -m claims=[] measure=[{{_target_:experiments.vae.objective.Learner}}]", "declares no metric names"),
     (f"{VAE} --multrun", "unknown option '--multrun' (command line); nearest: --multirun"),
-    (f"hydra.launcher._target_=os.system -m {VAE}", "'hydra.launcher._target_=os.system' names code to import (command line)"),
+    (f"hydra.launcher._target_=os.system -m {VAE}", "'hydra.launcher._target_=os.system' names code to import"),
+    (f"trainer.devices=3 {VAE}", "batch_size 100 does not divide among 3 ranks (conf/experiment/vae"),
+    ("-m experiment=vae/smoke,adversarial/smoke", "several experiments in one command (command line)"),
     ("lisst", "'lisst' (command line); write key=value"),
     ("plan experiment=vea", "unknown experiment 'vea' (command line: experiment=vea); nearest: vae"),
     ("verdicts vea", "no results for 'vea'"),
@@ -65,6 +68,12 @@ def test_a_mistake_is_one_line_and_nothing_is_written(words, expected, place, co
 def test_a_mistake_is_one_line_of_a_real_process_too(place, command_line):
     line = the_line(command_line("-m", VAE, "trainer.max_epoch=3", *place.words), place)
     assert line.startswith("error: unknown key 'trainer.max_epoch' (command line: trainer.max_epoch=3); nearest:")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_a_gpu_that_is_not_there_is_said_before_anything_is_computed(place, command):
+    line = the_line(command("-m", "experiment=adversarial/gpu", "data=digits", *place.words), place)
+    assert "this machine shows 0 GPUs" in line and "SCALE=cpu" in line
 
 
 @pytest.mark.parametrize("mode", [(), ("-m", "job.arm=svm,fc10_1")])
