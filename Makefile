@@ -1,7 +1,7 @@
 # Reprise. `make` prints what there is. Set-up happens by itself on first use.
 VENV ?= .venv
 SCALE ?= cpu
-LAUNCHER ?= workers
+LAUNCHER ?= $(if $(filter smoke,$(SCALE)),local,workers)
 ARGS ?=
 PYTHON ?= python3
 EXTRAS ?= dev

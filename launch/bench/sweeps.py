@@ -12,7 +12,7 @@ import time
 
 from launch import PROJECT
 
-SWEEP = ("experiment=adversarial", "seed=0,1")
+SWEEP = ("experiment=adversarial", "seed=0,1,2,3,4,5")
 FUSED = ("experiment=vae", "job.arm=aevb", "model.latent_dim=10")
 SEEDS = (0, 1, 2, 3, 4)
 
