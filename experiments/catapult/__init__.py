@@ -1,0 +1,1 @@
+"""Quadratic models for understanding catapult dynamics of neural networks (arXiv 2205.11787)."""
